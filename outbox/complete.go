@@ -82,24 +82,30 @@ func (w *Writer) Complete(ctx context.Context, scope TxScope) error {
 	if err := w.usable(scope); err != nil {
 		return err
 	}
-	c, d := deliveryOf(ctx), w.deliverer()
+	c := deliveryOf(ctx)
+	d := w.deliverer(c)
 	switch {
 	case ctx.Value(batchKey{}) != nil:
 		return fmt.Errorf("%w: a batch listener gets many events; record each event in an inbox in its transaction instead", ErrNoDelivery)
 	case c == nil:
 		return fmt.Errorf("%w; give Complete the context that the listener got, or one made from it", ErrNoDelivery)
-	case c.d != d:
+	case d == nil:
 		return fmt.Errorf("%w: the delivery is another outbox's; use an inbox for effects in another database", ErrNoDelivery)
 	}
 	return d.complete(ctx, w.store, scope, c.dl)
 }
 
-// deliverer is the dispatcher whose events the writer completes; nil if nothing is delivered.
-func (w *Writer) deliverer() *dispatcher {
-	if w.poller == nil {
+// deliverer is the dispatcher of a delivery, if the dispatcher delivers for the writer's outbox, also
+// in a Drain; else nil.
+func (w *Writer) deliverer(c *deliveryContext) *dispatcher {
+	if c == nil || w.poller == nil {
 		return nil
 	}
-	return w.poller.dispatcher
+	d, _ := c.d.(*dispatcher)
+	if own := w.poller.dispatcher; d == nil || d != own && d.drainOf != own {
+		return nil
+	}
+	return d
 }
 
 // complete completes a delivery in the listener's transaction.

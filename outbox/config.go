@@ -62,6 +62,7 @@ func New(cfg Config) (*Outbox, error) {
 // builder makes the parts of an outbox, and derives the options of each part from the mode.
 type builder struct {
 	Config
+	drain    *drain           // nil: for an outbox that is started
 	dispatch *DispatchOptions // nil: no dispatcher and no poller
 	poll     *PollOptions
 	claim    *ClaimOptions // nil: no leases
@@ -191,7 +192,7 @@ func (b *builder) build() *Outbox {
 	}
 	o := &Outbox{
 		db: b.DB, store: b.Store, mode: b.Mode, purge: b.Purge,
-		metrics: b.Metrics, log: b.Logger, clock: b.Clock, closed: make(chan struct{}),
+		metrics: b.Metrics, log: b.Logger, clock: b.Clock, closed: make(chan struct{}), builder: *b,
 	}
 	o.ending, o.end = context.WithCancel(context.Background())
 	o.registry, _ = b.Registry.(*Registry)
@@ -205,7 +206,7 @@ func (b *builder) build() *Outbox {
 		o.purger = newPurger(b)
 	}
 	if b.Notifier != nil {
-		o.notifications = newNotifications(channel{b.Notifier, b.DB, b.Store}, o.poller, b.Logger)
+		o.notifications = newNotifications(channel{b.Notifier, b.DB, b.Store}, b.listens(o.poller), b.Logger)
 		if o.dispatcher != nil {
 			o.dispatcher.notifications = o.notifications
 		}
@@ -216,6 +217,14 @@ func (b *builder) build() *Outbox {
 		o.dead.replayed = StatusRetry
 	}
 	return o
+}
+
+// listens is the poller that notifications wake; nil in a Drain, which looks for no further events.
+func (b *builder) listens(p *poller) *poller {
+	if b.drain != nil {
+		return nil
+	}
+	return p
 }
 
 // buildEngine makes the dispatcher and the poller, and the hold in a mode without leases.
@@ -233,7 +242,7 @@ func (b *builder) buildEngine(o *Outbox) {
 // newDispatcher makes the dispatcher of an outbox.
 func newDispatcher(b *builder) *dispatcher {
 	d := &dispatcher{
-		byKey: b.byKey != nil, inOrder: b.inOrder, claims: b.claim != nil,
+		byKey: b.byKey != nil, inOrder: b.inOrder, claims: b.claim != nil, drain: b.drain,
 		opts: b.dispatch.withDefaults(), fits: b.ruleCheck(), registry: b.Registry, chain: b.chain,
 		metrics: b.Metrics, log: b.Logger, clock: b.Clock,
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
@@ -256,7 +265,7 @@ func newDispatcher(b *builder) *dispatcher {
 	d.initQueues(b.poll.withDefaults().BatchSize)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
 	d.pauses = newPauses(b.DB, b.Store, d.log)
-	d.unheard.registry = b.Registry
+	d.unheard, d.rates = &unheard{registry: b.Registry}, &rates{}
 	d.track = newTracker(d.wakePoller)
 	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
 	if d.claims && !d.byKey && !lease.TenantsInTurn {
@@ -282,7 +291,7 @@ func newPoller(b *builder, d *dispatcher) *poller {
 	p.failing = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: polling failed; trying again", Ended: "outbox: polling works again"}
 	p.undecodable = logburst.ByCause{Log: p.log, Level: slog.LevelError, Message: "outbox: event cannot be decoded; it is dead", Single: causeLines}
 	p.unburied = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: undecodable events could not be marked dead; the next poll tries again"}
-	p.loop = loop.New(p.run, ErrClosed)
+	p.loop = loop.New(p.body(), ErrClosed)
 	p.free, p.takeovers = sourcesOf(b, p)
 	d.poller = p
 	return p

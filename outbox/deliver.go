@@ -166,12 +166,12 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 			delay, reason = max(c.decided.Delay, 0), c.reason()
 		}
 		dl.reason = errorText(reason)
-		dl.next = dueTime(d.clock.Now(), delay)
+		dl.next = d.dueIn(delay)
 	case OutcomeDead:
 		// Only a failure that another attempt might have mended counts as an attempt.
 		d.die(dl, c, !c.decides(OutcomeDead) && !c.unroutable && !c.expired)
 	case OutcomeRetry:
-		dl.next, dl.reason, dl.attempts = dueTime(d.clock.Now(), d.delay(dl, c)), errorText(c.text), attemptsAfter(dl.env)
+		dl.next, dl.reason, dl.attempts = d.dueIn(d.delay(dl, c)), errorText(c.text), attemptsAfter(dl.env)
 	case OutcomeDelete: // expired and dropped
 	case OutcomeReleased:
 		if c.unroutable {
@@ -185,6 +185,16 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 // logUnrouted logs an event without a listener, in a line for each kind.
 func (d *dispatcher) logUnrouted(dl *delivery) {
 	d.unrouted.Add(dl.kind().String(), logKeyEventType, string(dl.env.EventType), logKeyAggregateType, string(dl.env.AggregateType))
+}
+
+// dueIn is the due time of an event that waits. A Drain does not deliver the event again, also if
+// the clock stands still or was set back.
+func (d *dispatcher) dueIn(delay time.Duration) time.Time {
+	due := dueTime(d.clock.Now(), delay)
+	if d.drain != nil && !due.After(d.drain.due) {
+		return d.drain.due.Add(time.Microsecond)
+	}
+	return due
 }
 
 func (d *dispatcher) die(dl *delivery, c cause, countAttempt bool) {

@@ -38,7 +38,8 @@ type dispatcher struct {
 	made      atomic.Pointer[lanes] // see [dispatcher.lanes]
 	room      chan struct{}         // wakes the poller when a queue or a lane has room
 	pauses    *pauses
-	unheard   unheard
+	unheard   *unheard
+	rates     *rates
 	track     *tracker
 	completer *completer
 	leases    *tableLeases
@@ -46,6 +47,10 @@ type dispatcher struct {
 	poller    reader
 	batchers  sync.Map   // *batcher by *batchListener
 	hold      *hold.Hold // nil in a mode with leases
+	// drain is the Drain that the dispatcher serves, and drainOf the dispatcher of the outbox that
+	// is drained; nil: an outbox that is started.
+	drain   *drain
+	drainOf *dispatcher
 	// notifications are nil without a notifier.
 	notifications *notify.Notifications
 
@@ -76,8 +81,21 @@ type lifecycle uint8
 const (
 	created lifecycle = iota
 	running
+	draining // only an [Outbox]
 	stopped
 )
+
+// problem is why a call is not possible in a state other than created.
+func (l lifecycle) problem() error {
+	switch l {
+	case running:
+		return ErrStarted
+	case draining:
+		return ErrDraining
+	default:
+		return ErrClosed
+	}
+}
 
 // Start starts the workers. ctx bounds the start alone. Starting twice is
 // harmless; after Close, Start returns [ErrClosed].
@@ -92,12 +110,12 @@ func (d *dispatcher) Start(ctx context.Context) error {
 		return nil
 	case stopped:
 		return ErrClosed
-	case created:
+	case created, draining:
 	}
 	if err := d.checkRules(); err != nil {
 		return fmt.Errorf("outbox: starting the dispatcher: %w", err)
 	}
-	d.readRules(true)
+	d.readRules(d.drain == nil)
 	d.initLanes()
 	d.state = running
 	d.completer.start(d.opts, d.inOrder)
@@ -167,6 +185,7 @@ func (d *dispatcher) takeIn(run []delivery) (taken int, ok bool) {
 		d.track.release(first.rest()...)
 		return 0, d.passesOver(first.env)
 	}
+	d.drain.take(n)
 	d.metrics.ColdEnqueued(kind)
 	for _, kind := range behind {
 		d.metrics.ColdEnqueued(kind)
@@ -204,6 +223,16 @@ func (d *dispatcher) batchesInHand() (deliveries int) {
 		deliveries += l.inHand()
 	}
 	return deliveries
+}
+
+// isIdle reports whether nothing is in hand, and no lease is still to be given back.
+func (d *dispatcher) isIdle() bool { return d.track.isEmpty() && d.leases.releaser.IsIdle() }
+
+// isNew reports whether the dispatcher was never started.
+func (d *dispatcher) isNew() bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.state == created
 }
 
 // holds reports whether this process may deliver from the table.

@@ -31,6 +31,8 @@ var (
 var (
 	// ErrStarted: the call is possible only before Start.
 	ErrStarted = errors.New("outbox: already started")
+	// ErrDraining: the call is not possible while [Outbox.Drain] runs.
+	ErrDraining = errors.New("outbox: a Drain is under way")
 	// ErrClosed: the outbox was closed.
 	ErrClosed = errors.New("outbox: closed")
 	// ErrDuplicateListener: the pair of types already has a listener of that name, or

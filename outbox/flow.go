@@ -28,7 +28,7 @@ func (d *dispatcher) initLanes() {
 	made := lanes{}
 	for kind, r := range d.rules.Load().kinds {
 		if kind.Listener == "" && r.isLimited() {
-			made[kind] = newLane(*r, d.opts.Workers, d.room)
+			made[kind] = d.newLane(kind, *r)
 		}
 	}
 	d.made.Store(&made)
@@ -61,18 +61,31 @@ const (
 	minLaneCapacity = 16
 )
 
-// newLane makes a lane, with spare room for as many takeovers as there are workers: a lane never
-// refuses a takeover.
-func newLane(r Rules, workers int, room chan<- struct{}) *lane {
-	l := &lane{concurrency: defaultTo(r.Concurrency, workers)}
+// newLane makes a lane, with spare room for takeovers, which a lane never refuses.
+func (d *dispatcher) newLane(kind EventKind, r Rules) *lane {
+	l := &lane{concurrency: defaultTo(r.Concurrency, d.opts.Workers)}
 	capacity := max(lanePerWorker*l.concurrency, minLaneCapacity)
 	if r.Rate > 0 { // about a second's events
 		burst := defaultTo(r.Burst, max(1, int(r.Rate/10)))
 		capacity = min(capacity, max(burst, int(math.Ceil(r.Rate)), 2))
-		l.tokens, l.gate = tokens.New(r.Rate, burst), make(chan struct{}, 1)
+		l.tokens, l.gate = d.rates.of(kind, r.Rate, burst), make(chan struct{}, 1)
 	}
-	l.Lane = flow.NewLane(flow.Options[*delivery]{Capacity: capacity, Spare: workers, LowWater: capacity / 2, Wake: room})
+	l.Lane = flow.NewLane(flow.Options[*delivery]{Capacity: capacity, Spare: d.opts.Workers, LowWater: capacity / 2, Wake: d.room})
 	return l
+}
+
+// rates have the tokens of the kinds that have a Rate. An outbox keeps them from one Drain to the next.
+// rates are for one goroutine at a time.
+type rates struct{ kinds map[EventKind]*tokens.Bucket }
+
+func (r *rates) of(kind EventKind, rate float64, burst int) *tokens.Bucket {
+	if r.kinds == nil {
+		r.kinds = map[EventKind]*tokens.Bucket{}
+	}
+	if r.kinds[kind] == nil {
+		r.kinds[kind] = tokens.New(rate, burst)
+	}
+	return r.kinds[kind]
 }
 
 // lanes are the lanes of a dispatcher, by their kinds.
@@ -236,17 +249,23 @@ func (d *dispatcher) passesOver(env *Envelope) bool {
 	return !d.inOrder && (d.leaves(env) || d.lanes().of(env) != nil)
 }
 
-// except are the kinds of events that the poller leaves out now.
-func (d *dispatcher) except() []EventKind {
-	if d.inOrder { // a paused event holds up the events behind it
-		return nil
-	}
+// stays are the kinds of events that stay in the table, as far as this process is concerned.
+func (d *dispatcher) stays() []EventKind {
 	kinds := d.pauses.kinds()
 	for _, kind := range d.unheard.list() {
 		if !d.pauses.hasKind(kind) {
 			kinds = append(kinds, kind)
 		}
 	}
+	return kinds
+}
+
+// except are the kinds of events that the poller leaves out now.
+func (d *dispatcher) except() []EventKind {
+	if d.inOrder { // a paused event holds up the events behind it
+		return nil
+	}
+	kinds := d.stays()
 	for kind, l := range d.lanes() {
 		if l.Left() > 0 && l.IsFull() && !d.pauses.hasKind(kind) {
 			kinds = append(kinds, kind)

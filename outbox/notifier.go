@@ -21,6 +21,11 @@ import (
 // transactions whose end the outbox does not see, the outbox notifies 10 ms, 100 ms and 1 s after
 // the write.
 //
+// An outbox that was never started notifies in these cases before the call that commits returns, for
+// at most half a second, and Close notifies of writes whose commit the outbox did not see. A failure
+// is logged. [Outbox.Drain] notifies at its end, because other processes deliver what becomes due
+// later.
+//
 // A notifier is safe for concurrent use and may serve several outboxes. A notifier may have a
 // method Dialect() string: [New] then refuses a store of another dialect.
 type Notifier interface {

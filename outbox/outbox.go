@@ -37,6 +37,7 @@ type Outbox struct {
 	clock         Clock
 	log           *slog.Logger
 	mode          Mode
+	builder       builder // makes the engine of a Drain
 	purge         *PurgeOptions
 
 	starting sync.Mutex      // held by Start
@@ -46,6 +47,7 @@ type Outbox struct {
 	mu      sync.Mutex
 	state   lifecycle
 	started bool
+	drained chan struct{} // closed at the end of the last Drain; nil: there was no Drain
 	closing sync.Once
 	closed  chan struct{}
 	err     error // the result of Close; valid when closed is closed
@@ -62,17 +64,13 @@ func (o *Outbox) DeadLetters() *DeadLetters { return o.dead }
 func (o *Outbox) Metrics() Metrics { return o.metrics }
 
 // Register adds listeners. Register fails with [ErrStarted] after Start, so that no event is
-// delivered before its listener is registered, and with [ErrDuplicateListener] for a second
-// listener of a pair of types unless both have names; see [Named].
+// delivered before its listener is registered, with [ErrDraining] during a Drain, and with
+// [ErrDuplicateListener] for a second listener of a pair of types unless both have names; see [Named].
 func (o *Outbox) Register(bindings ...Binding) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch o.state {
-	case running:
-		return fmt.Errorf("outbox: registering a listener: %w", ErrStarted)
-	case stopped:
-		return fmt.Errorf("outbox: registering a listener: %w", ErrClosed)
-	case created:
+	if o.state != created {
+		return fmt.Errorf("outbox: registering a listener: %w", o.state.problem())
 	}
 	if o.registry == nil {
 		return &FieldError{Field: "Config.Registry", Problem: "is not an *outbox.Registry; register listeners there"}
@@ -84,7 +82,7 @@ func (o *Outbox) Register(bindings ...Binding) error {
 // column is missing, when the store is for another kind of database, or when the database does not
 // answer within 30 s; the error says what to do. ctx limits only the start. Starting twice is
 // harmless. After a failed check you may call Start again; after Close, or when Close is called
-// meanwhile, Start fails with [ErrClosed].
+// meanwhile, Start fails with [ErrClosed], and during a [Outbox.Drain] with [ErrDraining].
 func (o *Outbox) Start(ctx context.Context) error {
 	o.starting.Lock()
 	defer o.starting.Unlock()
@@ -112,10 +110,10 @@ func (o *Outbox) lifecycle() lifecycle {
 
 // startedBefore is the answer to Start in another state than created.
 func startedBefore(state lifecycle) error {
-	if state == stopped {
-		return ErrClosed
+	if state == running {
+		return nil
 	}
-	return nil
+	return state.problem()
 }
 
 // undoCheck gives up the hold that a check got while Close was called.
@@ -158,14 +156,18 @@ func (o *Outbox) startParts(ctx context.Context) error {
 	if o.notifications != nil {
 		errs = append(errs, o.notifications.Start(ctx))
 	}
-	errs = append(errs, o.announcer.loop.Start(ctx))
+	if o.builder.drain == nil {
+		errs = append(errs, o.announcer.loop.Start(ctx))
+	}
 	if err := errors.Join(errs...); err != nil {
 		o.state = stopped
 		o.closing.Do(func() { o.shutdown(ctx) })
 		return fmt.Errorf("outbox: starting: %w", errors.Join(err, o.err))
 	}
 	o.started = true
-	o.logStart()
+	if o.builder.drain == nil {
+		o.logStart()
+	}
 	return nil
 }
 
@@ -294,6 +296,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 	defer close(o.closed)
 	var errs []error
 	began := time.Now()
+	o.awaitDrain()
 	// A statement of a driver that ignores the end of its context does not hold up the
 	// other parts.
 	soon, cancel := context.WithTimeout(ctx, claimGrace)
@@ -314,7 +317,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 		}
 	}
 	if o.notifications != nil { // the other parts have given back events for other processes
-		if o.dispatcher != nil { // the retries and the delayed events of this process are theirs from now on
+		if o.dispatcher != nil && o.started { // the retries and the delayed events of this process are theirs from now on
 			o.notifications.Notify()
 		}
 		errs = append(errs, o.closeNotifications(ctx))
@@ -325,7 +328,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 			errs = append(errs, fmt.Errorf("outbox: closing the metrics: %w", err))
 		}
 	}
-	if o.err = errors.Join(errs...); o.err == nil && o.started {
+	if o.err = errors.Join(errs...); o.err == nil && o.started && o.builder.drain == nil {
 		o.log.Info("outbox: closed", logKeyLasted, durationText(time.Since(began)))
 	}
 }
@@ -375,14 +378,10 @@ func (o *Outbox) startOnceReachable(ctx context.Context) error {
 // Close with [ErrClosed].
 func (o *Outbox) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
 	if o.dispatcher == nil {
-		return Delivery{}, &FieldError{Field: "Config.Mode", Problem: "is WriterOnly, which delivers nothing; choose a mode that delivers"}
+		return Delivery{}, errDeliversNothing
 	}
-	switch o.lifecycle() {
-	case running:
-		return Delivery{}, fmt.Errorf("outbox: delivering an event by hand: %w", ErrStarted)
-	case stopped:
-		return Delivery{}, fmt.Errorf("outbox: delivering an event by hand: %w", ErrClosed)
-	case created:
+	if state := o.lifecycle(); state != created {
+		return Delivery{}, fmt.Errorf("outbox: delivering an event by hand: %w", state.problem())
 	}
 	if err := o.dispatcher.checkRules(); err != nil {
 		return Delivery{}, err
@@ -400,7 +399,7 @@ func (o *Outbox) Wake() {
 	if o.poller != nil {
 		o.poller.startOver()
 	}
-	if !o.poller.delivers() {
+	if !o.poller.delivers() || o.notifications.IsUnstarted() {
 		o.notifications.Notify()
 	}
 }

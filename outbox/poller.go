@@ -119,7 +119,7 @@ func (p *poller) Close(ctx context.Context) error {
 // begin is called when this process begins to hold the table.
 func (p *poller) begin(died bool) {
 	if died {
-		now := storedTime(p.clock.Now())
+		now := p.now()
 		p.died.Store(&now)
 		p.suspected.Store(0)
 	}
@@ -149,8 +149,13 @@ func (p *poller) wroteRuns() {
 // doubtPauses says that another process may have paused or resumed something.
 func (p *poller) doubtPauses() { p.dispatcher.pauses.stale.Store(true) }
 
-// DueAt makes the poller look at t, when an event becomes due.
-func (p *poller) DueAt(t time.Time) { p.agenda.DueAt(t) }
+// DueAt makes the poller look at t, when an event becomes due. In a Drain such an event is for
+// another Drain.
+func (p *poller) DueAt(t time.Time) {
+	if p.dispatcher.drain == nil {
+		p.agenda.DueAt(t)
+	}
+}
 
 // LookAgain makes the poller look in 10 ms, 100 ms and 1 s, for events of a
 // transaction that the outbox does not see end.
@@ -303,7 +308,7 @@ func (p *poller) room() int {
 	if p.dispatcher.queues.Cold.IsFull() {
 		return 0
 	}
-	return p.dispatcher.coldRoom()
+	return p.dispatcher.drain.room(p.dispatcher.coldRoom())
 }
 
 // leaveOut decides which kinds of events the next batch leaves out: kinds that are
@@ -366,7 +371,7 @@ func (p *poller) turn(step, limit int) (s source, n int) {
 // batch reads from a source and hands over the events; taken is false when the dispatcher has no
 // room for an event. left is how many events the lanes left in the table before.
 func (p *poller) batch(ctx context.Context, s source, limit int, left map[*lane]int64) (taken bool, err error) {
-	p.asOf = storedTime(p.clock.Now())
+	p.asOf = p.now()
 	p.beginTerm()
 	p.dispatcher.track.beginRead(p.asOf)
 	defer p.dispatcher.track.endRead()
@@ -425,7 +430,7 @@ func (p *poller) handOver(f found) (taken bool) {
 		i += n
 		takeover, n := run[0].takeover, 0
 		if taken {
-			if n, taken = p.dispatcher.takeIn(run); n == 0 && taken {
+			if n, taken = p.takeIn(run); n == 0 && taken {
 				p.passOver(kindOf(run[0].env))
 			}
 		}
@@ -438,6 +443,15 @@ func (p *poller) handOver(f found) (taken bool) {
 		p.pass.ReadAgain() // the refused events come first
 	}
 	return taken
+}
+
+// takeIn gives the dispatcher a run, up to the last event for which a Drain has room.
+func (p *poller) takeIn(run []delivery) (taken int, ok bool) {
+	room := p.dispatcher.drain.room(len(run))
+	if room <= 0 {
+		return 0, false
+	}
+	return p.dispatcher.takeIn(run[:room])
 }
 
 // passOver notes that the dispatcher left an event out for its kind.
@@ -465,6 +479,9 @@ func (p *poller) observe(f found) {
 // noteNextDue asks for the first event that becomes due after the last batch was read: events that
 // became due since then were neither read nor noted.
 func (p *poller) noteNextDue(ctx context.Context) error {
+	if p.dispatcher.drain != nil {
+		return nil
+	}
 	var due time.Time
 	err := p.statement(ctx, func(ctx context.Context) (err error) {
 		due, err = p.store.NextDue(ctx, p.db, p.asOf)

@@ -263,6 +263,16 @@ func (s *rangeTakeovers) takeRows(ctx context.Context, limit int) (f found, err 
 	return f, err
 }
 
+// end leaves a range of which rows were not taken over to the next process.
+func (s *rangeTakeovers) end(ctx context.Context) error {
+	if s.from == nil {
+		return nil
+	}
+	err := s.free.rights.expire(ctx, s.from)
+	s.from = nil
+	return err
+}
+
 // takeRange takes over rows of a range that expired. Only one process at a time has the right to do
 // so. Each row is moved, so that a late outcome of the process that died changes no row.
 func (s *rangeTakeovers) takeRange(ctx context.Context, limit int) (f found, err error) {

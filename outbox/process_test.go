@@ -23,7 +23,7 @@ const (
 )
 
 // processes are the child processes. They do not return.
-var processes = map[string]func(){"writer": writerProcess, "holder": holderProcess, "panicking metrics": panickingMetricsProcess, "listeners": listenerProcess, "by key": byKeyProcess}
+var processes = map[string]func(){"writer": writerProcess, "holder": holderProcess, "panicking metrics": panickingMetricsProcess, "listeners": listenerProcess, "by key": byKeyProcess, "drain": drainProcess}
 
 func TestMain(m *testing.M) {
 	if run := processes[os.Getenv(processName)]; run != nil {

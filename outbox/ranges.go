@@ -338,6 +338,32 @@ func (r *rights) takeExpired(ctx context.Context) (*right, error) {
 	return taken, nil
 }
 
+// expire ends the right to a range that was taken over and is not finished, and leaves the range to
+// the next process that takes over: the rows are still suspects.
+func (r *rights) expire(ctx context.Context, from *right) error {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	defer r.end()
+	for r.own(from.Name) == from {
+		if err := r.load(ctx); err != nil {
+			return err
+		}
+		ranges := slices.Clone(r.list.Ranges)
+		if i := slices.IndexFunc(ranges, func(listed Range) bool { return listed.Name == from.Name }); i >= 0 {
+			ranges[i].Until = r.list.Now.Add(-time.Microsecond)
+		}
+		ok, err := r.set(ctx, ranges, r.soon())
+		if err != nil {
+			return err
+		}
+		if ok {
+			r.held = slices.DeleteFunc(r.held, func(held *right) bool { return held == from })
+		}
+	}
+	return nil
+}
+
 // next is a right that the next set begins, with a read under way.
 func (r *rights) next(after, upto Cursor) *right {
 	r.last++

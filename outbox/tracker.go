@@ -273,6 +273,13 @@ func (t *tracker) holds(id string) bool {
 	return t.events[id] != nil
 }
 
+// isEmpty reports whether no event is in hand.
+func (t *tracker) isEmpty() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.events) == 0
+}
+
 // leases lists the leases of the events that are queued, running or being stored. The rows of open
 // transactions are left out, because they are locked.
 func (t *tracker) leases() []Lease {

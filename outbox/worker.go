@@ -197,6 +197,7 @@ func (d *dispatcher) logRetry(dl *delivery) {
 // letGo ends deliveries without an outcome: the events are for whoever reads or
 // claims them next.
 func (d *dispatcher) letGo(ds ...*delivery) {
+	d.drain.giveBack(len(ds))
 	d.leases.releaser.Release(d.track.release(ds...))
 	if !d.claims {
 		d.wakeOthers()

@@ -304,6 +304,12 @@ func (w *Writer) enlist(scope TxScope, p *pending) error {
 	if err != nil {
 		return err
 	}
+	if w.notifications.IsUnstarted() { // the process may end before it starts the outbox
+		err := scope.AfterCommit(func(ctx context.Context) { w.notifications.SendNow(ctx) })
+		if err != nil {
+			return err
+		}
+	}
 	if !w.observed {
 		return scope.AtCommit(func() { w.committed(p) })
 	}
@@ -322,7 +328,7 @@ func (w *Writer) enlist(scope TxScope, p *pending) error {
 
 // committed hands the events over to the hot path.
 func (w *Writer) committed(p *pending) {
-	if w.hot != nil {
+	if w.hot != nil && !w.hot.isNew() {
 		w.hot.committed(p)
 		return
 	}
@@ -343,7 +349,7 @@ func (w *Writer) lookAgain() {
 	if w.poller != nil {
 		w.poller.LookAgain()
 	}
-	if !w.poller.delivers() {
+	if !w.poller.delivers() || w.notifications.IsUnstarted() {
 		w.notifications.NotifyLater()
 	}
 }

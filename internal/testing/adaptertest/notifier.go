@@ -32,6 +32,7 @@ func RunNotifier(t *testing.T, target testdb.Target, notifier func(t testing.TB,
 		"a standby":                  func(_ *testing.T, n *nodes) { testStandby(n) },
 		"an unmanaged write":         func(_ *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).writeUnmanaged) },
 		"a full hot queue":           testFullQueue,
+		"processes that never start": func(_ *testing.T, n *nodes) { testNeverStarted(n) },
 	})
 }
 
@@ -103,6 +104,16 @@ type node struct {
 // start starts a process with a listener for the events of [Event].
 func (n *nodes) start(mode outbox.Mode, fn func(env outbox.Envelope)) *node {
 	n.t.Helper()
+	started := n.make(mode, fn)
+	if err := started.Start(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	return started
+}
+
+// make makes a process that is not started.
+func (n *nodes) make(mode outbox.Mode, fn func(env outbox.Envelope)) *node {
+	n.t.Helper()
 	pool := n.db.Reopen(n.t)
 	ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: n.store, Mode: mode, Logger: n.log, Notifier: counted{n.notifier(n.t, pool), n.hear}})
 	if err == nil {
@@ -110,9 +121,6 @@ func (n *nodes) start(mode outbox.Mode, fn func(env outbox.Envelope)) *node {
 			fn(env)
 			return nil
 		})))
-	}
-	if err == nil {
-		err = ob.Start(n.t.Context())
 	}
 	if err != nil {
 		n.t.Fatal(err)
@@ -214,6 +222,23 @@ func testStandby(n *nodes) {
 	n.awaitHear(2)
 	await(n.t, ids, standby.write())
 	await(n.t, ids, standby.writeUnmanaged())
+}
+
+// testNeverStarted: processes of each mode write and end. The outbox that sees the commit notifies
+// in it, and the other outbox as it closes.
+func testNeverStarted(n *nodes) {
+	ids := make(chan string, 100)
+	n.start(many, func(env outbox.Envelope) { ids <- env.EventID })
+	n.awaitHear(1)
+	for _, mode := range []outbox.Mode{outbox.WriterOnly{}, many, single, outbox.OrderedByKey{}, outbox.Ordered{}} {
+		await(n.t, ids, n.make(mode, nil).write())
+		unseen := n.make(mode, nil)
+		id := unseen.writeUnmanaged()
+		if err := unseen.Close(n.t.Context()); err != nil {
+			n.t.Fatal(err)
+		}
+		await(n.t, ids, id)
+	}
 }
 
 func testFullQueue(t *testing.T, n *nodes) {

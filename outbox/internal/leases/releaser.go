@@ -171,6 +171,14 @@ func (r *Releaser[L]) run() {
 	}
 }
 
+// IsIdle reports whether no lease is to be given back. Claims that failed do not count while their
+// rows are not known.
+func (r *Releaser[L]) IsIdle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leases == 0
+}
+
 // finish tries the remaining leases until all are given back or the time for closing is over.
 // Leases in doubt are tried once more.
 func (r *Releaser[L]) finish() {

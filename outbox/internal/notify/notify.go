@@ -63,6 +63,8 @@ type Notifications struct {
 
 	agenda           *agenda.Agenda // when to send
 	sender, listener *loop.Loop
+	state            atomic.Int32 // unstarted, started or closed
+	direct           sync.Mutex   // held by [Notifications.SendNow]
 	// proof is the state of the test that notifications arrive. Through a transaction pooler LISTEN
 	// succeeds and no notification ever arrives.
 	proof  atomic.Int32
@@ -84,6 +86,13 @@ const (
 	proofAwaited            // and a notification was sent
 )
 
+// The states of notifications.
+const (
+	unstarted = iota
+	started
+	closed
+)
+
 // New makes notifications. A nil reader does not listen; else interval is the time after which
 // the reader reads without a notification. closed is the error of Start after Close.
 func New(channel Channel, reader Reader, interval time.Duration, log *slog.Logger, closed error) *Notifications {
@@ -99,6 +108,7 @@ func New(channel Channel, reader Reader, interval time.Duration, log *slog.Logge
 
 // Start begins to send, and to listen for the reader. ctx bounds only the start.
 func (n *Notifications) Start(ctx context.Context) error {
+	n.state.CompareAndSwap(unstarted, started)
 	err := n.sender.Start(ctx)
 	if n.reader != nil {
 		err = errors.Join(err, n.listener.Start(ctx))
@@ -109,6 +119,9 @@ func (n *Notifications) Start(ctx context.Context) error {
 // Close sends a notification if any is still to be sent, and waits for the goroutines, as
 // [loop.Loop.Close] does.
 func (n *Notifications) Close(ctx context.Context) error {
+	if n.state.Swap(closed) == unstarted {
+		n.sendLast()
+	}
 	err := errors.Join(n.listener.Close(ctx), n.sender.Close(ctx))
 	n.sending.Flush()
 	n.listening.Flush()
@@ -129,6 +142,30 @@ func (n *Notifications) Notify() {
 func (n *Notifications) NotifyLater() {
 	if n != nil {
 		n.agenda.LookAgain(time.Now())
+	}
+}
+
+// IsUnstarted reports whether notifications are not sent by a goroutine, because neither Start nor
+// Close was called.
+func (n *Notifications) IsUnstarted() bool { return n != nil && n.state.Load() == unstarted }
+
+// SendNow sends a notification that Notify asked for, if no goroutine does, and returns when the
+// notification is sent, or could not be sent: Close tries again. When several goroutines call
+// SendNow, each returns after the notification that it asked for.
+func (n *Notifications) SendNow(ctx context.Context) {
+	n.direct.Lock()
+	defer n.direct.Unlock()
+	if !n.IsUnstarted() {
+		return
+	}
+	select {
+	case <-n.agenda.Woken:
+	default: // another call has sent it
+		return
+	}
+	if err := n.sendOne(ctx, sendLast); err != nil {
+		n.Notify()
+		n.sending.Add(1, "error", err.Error())
 	}
 }
 
