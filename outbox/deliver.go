@@ -104,6 +104,10 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 	case OutcomeDeferred:
 		delay, reason := d.opts.DeferUnroutable, ""
 		if !c.unroutable {
+			if c.decided.pauses && dl.only == nil {
+				d.pauseFor(dl, c)
+				return
+			}
 			delay, reason = max(c.decided.Delay, 0), c.reason()
 		} else {
 			reason = fmt.Sprintf("no listener for %s in the process that took it; deferred by %s", dl.kind(), delay)
@@ -121,6 +125,23 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 	case OutcomeReleased:
 	default:
 		dl.outcome = d.doneOutcome
+	}
+}
+
+// pauseFor pauses the kind of an event, and gives the event back without an attempt. The event is due
+// a microsecond later than before, so that it is delivered when the pause is over, and so that late
+// marks change nothing. In [Ordered] the row stays as it is: the microsecond would be a place behind
+// the other events of its transaction.
+func (d *dispatcher) pauseFor(dl *delivery, c cause) {
+	d.pauses.ask(kindOf(dl.env), c.decided.Delay, c.reason())
+	d.wakePoller()
+	if d.inOrder {
+		dl.outcome = OutcomeReleased
+		return
+	}
+	dl.reason, dl.next = errorText(c.reason()), dl.env.AvailableAt.Add(time.Microsecond)
+	if dl.env.AvailableAt.IsZero() { // no time that can be read
+		dl.next = dueTime(d.clock.Now(), 0)
 	}
 }
 

@@ -125,7 +125,7 @@ func (d *dispatcher) mayDeliver(dl *delivery) bool {
 	switch {
 	case !d.holds() || dl.term != d.term() || !d.track.leased(dl):
 		return false
-	case !d.pauses.has(dl.env):
+	case !d.pauses.stops(dl):
 		return true
 	}
 	d.holdUp()
