@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -16,7 +18,7 @@ import (
 const maxForm = 128 << 10
 
 // changeFields are the fields of a form that asks for a change.
-var changeFields = append([]string{"action", "scope", "id", "of", "token"}, filterFields...)
+var changeFields = append([]string{"action", "scope", "id", "of", "for", "reason", "token"}, filterFields...)
 
 // change is the change that an operator asks for.
 type change struct {
@@ -24,6 +26,9 @@ type change struct {
 	Target string // as in [httptx.AuditEntry]
 	filter outbox.DeadFilter
 	Kind   outbox.EventKind // of a pause or a resume
+	For    time.Duration    // of a pause; zero: until it is resumed
+	Reason string           // of a pause
+	By     string           // the user
 	Fields url.Values       // of the form, for the form that confirms the change
 }
 
@@ -51,7 +56,7 @@ func (in input) change() (c change, err error) {
 		err = in.selection(&c)
 	case "pause": // typed, so without spaces around it
 		in = in.trimmed()
-		err = in.ofKind(&c)
+		err = in.pause(&c)
 	case "resume":
 		err = in.ofKind(&c)
 	case "purge":
@@ -61,7 +66,7 @@ func (in input) change() (c change, err error) {
 	default:
 		err = &inputError{"action", "must be replay, delete, pause, resume, purge or wake"}
 	}
-	c.Fields = in.given("token", "of")
+	c.Fields = in.given("token", "of", "for", "reason")
 	return c, err
 }
 
@@ -76,14 +81,29 @@ func (in input) only(names ...string) error {
 	return nil
 }
 
-// ofKind reads the kind of events in a form.
-func (in input) ofKind(c *change) error {
+// pause reads a pause.
+func (in input) pause(c *change) error {
+	c.Reason = in.get("reason")
+	if i := strings.IndexFunc(c.Reason, unicode.IsControl); i >= 0 {
+		return &inputError{"reason", "contains a control character; write a single line"}
+	}
+	if text := in.get("for"); text != "" {
+		var err error
+		if c.For, err = time.ParseDuration(text); err != nil || c.For < time.Second {
+			return &inputError{"for", "is not a duration from 1s; write it like 30m or 2h, or leave it empty"}
+		}
+	}
+	return in.ofKind(c, "for", "reason")
+}
+
+// ofKind reads the kind of events in a form, which may have some other fields.
+func (in input) ofKind(c *change, others ...string) error {
 	c.Kind = outbox.EventKind{EventType: outbox.EventType(in.get("event_type")), AggregateType: cmp.Or(outbox.AggregateType(in.get("aggregate_type")), outbox.Global)}
 	c.Target = c.Kind.String()
 	if c.Kind.EventType == "" {
 		return &inputError{"event_type", "is empty; name the type of the events"}
 	}
-	return in.only("event_type", "aggregate_type")
+	return in.only(append(others, "event_type", "aggregate_type")...)
 }
 
 // selection reads the selection of dead letters in a form.
@@ -136,7 +156,11 @@ func (c *change) carryOut(ctx context.Context, d *Dashboard, ob *outbox.Outbox, 
 	case "delete":
 		return ob.DeadLetters().DeleteAll(ctx, c.filter, 0, outbox.OnProgress(progress))
 	case "pause":
-		return 0, ob.Pause(ctx, c.Kind)
+		pause := outbox.Pause{Kind: c.Kind, Reason: c.Reason, By: c.By}
+		if c.For > 0 {
+			pause.Until = time.Now().Add(c.For)
+		}
+		return 0, ob.Pause(ctx, pause)
 	case "resume":
 		return 0, ob.Resume(ctx, c.Kind)
 	case "purge":
@@ -157,6 +181,7 @@ func (p *page) act() error {
 	if err != nil {
 		return err
 	}
+	c.By = p.User
 	of, err := in.number("of")
 	if err != nil {
 		return err

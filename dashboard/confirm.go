@@ -55,11 +55,12 @@ func (p *page) confirmBody(c *confirmation) markup {
 {}
 {}
 {}
+{}
 <button class="danger">Yes, {}{}</button> <a href="{}">No, go back</a>
 </form>
 `,
 		p.question(c, number), cut(c.Target, 1000), p.token("act"),
-		when(c.Letters && !c.More, `<input type="hidden" name="of" value="{}">`, c.Count), hidden(c.Fields), c.Action, when(c.Letters, ` {}`, number), back)
+		when(c.Letters && !c.More, `<input type="hidden" name="of" value="{}">`, c.Count), hidden(c.Fields), when(c.Action == "pause", `{}`, pauseFields()), c.Action, when(c.Letters, ` {}`, number), back)
 }
 
 func (p *page) question(c *confirmation, number string) markup {
@@ -76,12 +77,19 @@ func (p *page) question(c *confirmation, number string) markup {
 	case c.Action == "pause":
 		return tags(`<p class="question">Pause {} for all its listeners?</p>
 {}
-<p>All processes stop delivering this kind. New events are still written; they are delivered after Resume.</p>
+<p>All processes stop delivering this kind. New events are still written; they are delivered when the pause ends.</p>
 `, kindText(c.Kind), p.unknownKind(c))
 	default:
 		return tags(`<p class="question">{} {}?</p>
 `, c.Action, c.Target)
 	}
+}
+
+// pauseFields ask how long a pause lasts, and why.
+func pauseFields() markup {
+	return tags(`<label>For <input name="for" maxlength="20" placeholder="until Resume" list="pause-times" autocomplete="off"></label>
+<datalist id="pause-times"><option value="15m"></option><option value="1h"></option><option value="8h"></option></datalist>
+<label>Reason <input name="reason" maxlength="{}" autocomplete="off"></label>`, outbox.MaxPauseReason)
 }
 
 // unknownKind warns that no event of the kind was found, and offers similar kinds.

@@ -212,11 +212,26 @@ func timeline(row *outbox.EventRow, paused outbox.Pause, now time.Time) []step {
 	case outbox.StatusNew, outbox.StatusRetry:
 		text := "for its delivery"
 		if !paused.Since.IsZero() {
-			text = "its kind is paused since " + utc(paused.Since)
+			text = pauseText(paused)
 		}
 		steps = append(steps, step{What: "Waiting", Text: text})
 	}
 	return steps
+}
+
+// pauseText says why an event waits whose kind is paused.
+func pauseText(pause outbox.Pause) string {
+	text := "its kind is paused since " + utc(pause.Since)
+	if !pause.Until.IsZero() {
+		text += " until " + utc(pause.Until)
+	}
+	if pause.By != "" {
+		text += " by " + pausedBy(pause)
+	}
+	if pause.Reason != "" {
+		text += ": " + pause.Reason
+	}
+	return text
 }
 
 func plural(noun string, n int) string {

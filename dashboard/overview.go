@@ -37,7 +37,8 @@ func (p *page) overviewBody(now *sample, nodes []outbox.Node) markup {
 	paused := tags(`<p class="none">Nothing is paused.</p>`)
 	if len(now.Stats.Paused) > 0 {
 		paused = tags(`<ul>{}</ul>`, each(now.Stats.Paused, func(pause outbox.Pause) markup {
-			return tags(`<li>{}, since {}</li>`, kindText(pause.Kind), moment(pause.Since))
+			return tags(`<li>{}, since {}{}{}</li>`, kindText(pause.Kind), moment(pause.Since),
+				when(!pause.Until.IsZero(), `, until {}`, moment(pause.Until)), when(pause.Reason != "", `: {}`, cut(pause.Reason, 200)))
 		}))
 	}
 	listed := tags(`<p class="none">No process delivers from this table now.</p>`)

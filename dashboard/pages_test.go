@@ -27,7 +27,7 @@ var everyPage = []string{"/shop/", "/shop/events", "/shop/event?id=refused-0", "
 func TestEachPageShowsWhatItIsFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashtest.Shop(time.Now()))
-	require.NoError(t, s.outbox.Pause(t.Context(), outbox.EventKind{EventType: "OrderPaid", AggregateType: "Order"}))
+	require.NoError(t, s.outbox.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "OrderPaid", AggregateType: "Order"}}))
 
 	overview := s.get("/shop/")
 	for _, want := range []string{

@@ -55,6 +55,42 @@ func TestAKindIsPausedFromItsGroupAndFromItsEvent(t *testing.T) {
 	}
 }
 
+// The page that asks whether to pause asks for how long, and why.
+func TestAPauseHasAnEndAndAReason(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	asked := s.send(http.MethodPost, "/shop/confirm", with(s.form(s.get("/shop/event?id=waiting"), "Pause this kind"), "action", "pause"))
+	form := s.form(asked.body, "Yes, pause")
+	require.Contains(t, asked.body, `name="for"`)
+	began := time.Now()
+	s.send(http.MethodPost, "/shop/act", with(form, "for", "90m", "reason", "<provider> down"))
+	list, err := s.outbox.Paused(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.WithinDuration(t, began.Add(90*time.Minute), list[0].Until, time.Minute)
+	require.Equal(t, "<provider> down", list[0].Reason)
+	require.Equal(t, "ada", list[0].By)
+	until := list[0].Until.UTC().Format("2006-01-02 15:04:05")
+	for _, path := range []string{"/shop/steering", "/shop/event?id=waiting", "/shop/"} {
+		page := s.get(path)
+		require.Contains(t, page, until, path)
+		require.Contains(t, page, "&lt;provider&gt; down", path)
+	}
+	require.Contains(t, s.get("/shop/steering"), "ada")
+	require.Contains(t, s.get("/shop/event?id=waiting"), "by ada: ")
+}
+
+// A listener asked for the pause; Resume lifts it.
+func TestAnAutomaticPauseIsShown(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	require.NoError(t, store.Pause(t.Context(), nil, outbox.Pause{Kind: orderPlaced, Since: time.Now(), Until: time.Now().Add(time.Hour), Reason: "503", By: "node-1", Automatic: true}))
+	s := memorySite(t, store, func(*dashboard.Config) {})
+	require.Contains(t, s.get("/shop/steering"), "a listener in node-1")
+	s.done(with(s.form(s.get("/shop/steering"), "Resume Order / OrderPlaced"), "action", "resume"))
+	require.Empty(t, s.paused())
+}
+
 // A pause is for all listeners, also when the group is of one.
 func TestAPauseSaysThatItIsForAllListeners(t *testing.T) {
 	t.Parallel()

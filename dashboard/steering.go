@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -28,7 +29,7 @@ func (p *page) steeringBody(paused []outbox.Pause, kinds []outbox.EventKind) mar
 	list := tags(`<p class="none">Nothing is paused.</p>`)
 	if len(paused) > 0 {
 		list = tags(`<div class="wide"><table>
-<thead><tr><th scope="col">Kind</th><th scope="col">Since</th>{}</tr></thead>
+<thead><tr><th scope="col">Kind</th><th scope="col">Since</th><th scope="col">Until</th><th scope="col">Reason</th><th scope="col">By</th>{}</tr></thead>
 <tbody>{}</tbody></table></div>
 `, when(p.Operates(), `<th scope="col">Action</th>`), each(paused, p.pauseRow))
 	}
@@ -43,10 +44,26 @@ func (p *page) steeringBody(paused []outbox.Pause, kinds []outbox.EventKind) mar
 
 func (p *page) pauseRow(pause outbox.Pause) markup {
 	kind := kindText(pause.Kind)
-	return tags(`<tr><th scope="row" class="text">{}</th><td>{}</td>
-{}</tr>`, kind, moment(pause.Since),
+	return tags(`<tr><th scope="row" class="text">{}</th><td>{}</td><td>{}</td><td class="text">{}</td><td class="text">{}</td>
+{}</tr>`, kind, moment(pause.Since), endOf(pause), cmp.Or(pause.Reason, "–"), pausedBy(pause),
 		when(p.Operates(), `<td><form method="post" action="act">{}{}<button name="action" value="resume" aria-label="Resume {}">Resume</button></form></td>`,
 			p.token("act"), kindFields(pause.Kind.AggregateType, pause.Kind.EventType), kind))
+}
+
+// endOf is when a pause ends.
+func endOf(pause outbox.Pause) markup {
+	if pause.Until.IsZero() {
+		return "Resume"
+	}
+	return moment(pause.Until)
+}
+
+// pausedBy says who paused a kind.
+func pausedBy(pause outbox.Pause) string {
+	if pause.Automatic {
+		return "a listener in " + pause.By
+	}
+	return cmp.Or(pause.By, "–")
 }
 
 func (p *page) pauseForm(kinds []outbox.EventKind) markup {
@@ -59,7 +76,7 @@ func (p *page) pauseForm(kinds []outbox.EventKind) markup {
 <datalist id="aggregate-types">{}</datalist>
 <button name="action" value="pause">Pause …</button>
 </form>
-<p class="help">All processes stop delivering this kind. New events are still written; they are delivered after Resume.</p>`,
+<p class="help">All processes stop delivering this kind. New events are still written; they are delivered when the pause ends. The next page asks for how long, and why.</p>`,
 		p.token("confirm"), each(eventTypes(kinds), option), each(aggregateTypes(kinds), option))
 }
 

@@ -47,8 +47,8 @@ const (
 //	POST   /dead-letters/replay        delivers all again; filters as in the listing
 //	DELETE /dead-letters/{id}          deletes the letter
 //	DELETE /dead-letters               deletes all; filters as in the listing, at least one
-//	GET    /pauses                     the kinds of events that are paused, and since when
-//	POST   /pause                      ?event_type= &aggregate_type=   pauses a kind, in all processes
+//	GET    /pauses                     the kinds of events that are paused: since and until when, why, by whom
+//	POST   /pause                      ?event_type= &aggregate_type= &for= &reason=   pauses a kind, in all processes
 //	POST   /resume                     ?event_type= &aggregate_type=   ends the pause of a kind
 //	POST   /purge                      deletes the rows that are old by Config.Purge
 //	POST   /wake                       makes the poller read the table now
@@ -101,7 +101,7 @@ func AdminRoutes(ob *outbox.Outbox, access Access) []AdminRoute {
 		{http.MethodDelete, "/dead-letters/{id}", a.change("delete", a.remove)},
 		{http.MethodDelete, "/dead-letters", a.bulk("delete", a.removeAll, filterParameters...)},
 		{http.MethodGet, "/pauses", a.show(a.paused)},
-		{http.MethodPost, "/pause", a.change("pause", a.pause, kindParameters...)},
+		{http.MethodPost, "/pause", a.change("pause", a.pause, pauseParameters...)},
 		{http.MethodPost, "/resume", a.change("resume", a.resume, kindParameters...)},
 		{http.MethodPost, "/purge", a.bulk("purge", a.purge)},
 		{http.MethodPost, "/wake", a.change("wake", a.wake)},
@@ -219,6 +219,7 @@ var parameterOf = map[string]string{
 	"EventQuery.After": "after", "DeadQuery.After": "after", "EventFilter.EventType": "event_type", "EventFilter.AggregateType": "aggregate_type",
 	"EventFilter.AggregateID": "aggregate_id", "EventFilter.TenantID": "tenant_id", "DeadFilter.EventType": "event_type",
 	"DeadFilter.AggregateType": "aggregate_type", "DeadFilter.AggregateID": "aggregate_id", "DeadFilter.TenantID": "tenant_id",
+	"Pause.Reason": "reason", "Pause.Until": "for",
 }
 
 // problemOf returns the answer to a request that failed. answer may hold the number of rows that

@@ -2,20 +2,28 @@ package httptx
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// kindParameters name a kind of event.
-var kindParameters = []string{"event_type", "aggregate_type"}
+// kindParameters name a kind of event, pauseParameters a pause of it.
+var (
+	kindParameters  = []string{"event_type", "aggregate_type"}
+	pauseParameters = append([]string{"for", "reason"}, kindParameters...)
+)
 
 // pause is an [outbox.Pause] in JSON.
 type pause struct {
 	EventType     outbox.EventType     `json:"event_type"`
 	AggregateType outbox.AggregateType `json:"aggregate_type"`
 	Since         time.Time            `json:"since"`
+	Until         time.Time            `json:"until,omitzero"`
+	Reason        string               `json:"reason,omitempty"`
+	By            string               `json:"by,omitempty"`
+	Automatic     bool                 `json:"automatic,omitempty"`
 }
 
 type pauses struct {
@@ -25,7 +33,7 @@ type pauses struct {
 func pausesOf(list []outbox.Pause) []pause {
 	answer := make([]pause, len(list))
 	for i, p := range list {
-		answer[i] = pause{EventType: p.Kind.EventType, AggregateType: p.Kind.AggregateType, Since: p.Since.UTC()}
+		answer[i] = pause{p.Kind.EventType, p.Kind.AggregateType, p.Since.UTC(), p.Until.UTC(), p.Reason, p.By, p.Automatic}
 	}
 	return answer
 }
@@ -44,6 +52,19 @@ func (p parameters) kind() (outbox.EventKind, error) {
 	return kind, nil
 }
 
+// until returns the end of a pause that begins now; zero when the parameter is not given.
+func (p parameters) until() (time.Time, error) {
+	text := p["for"]
+	if text == "" {
+		return time.Time{}, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second {
+		return time.Time{}, &parameterError{"for", fmt.Sprintf("is %.40q; it must be a duration from 1s, like 30m or 2h", text)}
+	}
+	return time.Now().Add(d), nil
+}
+
 func (a *admin) paused(c *call, _ parameters) (any, error) {
 	list, err := a.outbox.Paused(c.Context())
 	return pauses{pausesOf(list)}, err
@@ -59,8 +80,12 @@ func (a *admin) pause(c *call, p parameters) (any, error) {
 			return nil, &parameterError{name, "is blank, or begins or ends with white space; send the exact type"}
 		}
 	}
+	asked := outbox.Pause{Kind: kind, Reason: p["reason"], By: c.user}
+	if asked.Until, err = p.until(); err != nil {
+		return nil, err
+	}
 	c.target = kind.String()
-	return nil, a.outbox.Pause(c.Context(), kind)
+	return nil, a.outbox.Pause(c.Context(), asked)
 }
 
 func (a *admin) resume(c *call, p parameters) (any, error) {

@@ -328,7 +328,7 @@ func TestANodeReportsItsLeases(t *testing.T) {
 			<-release
 			return nil
 		})
-		require.NoError(t, e.Pause(t.Context(), outbox.EventKind{EventType: "Paused"}))
+		require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "Paused"}}))
 		waiting := make([]outbox.Envelope, outbox.SearchLimit)
 		for i := range waiting {
 			waiting[i] = said(fmt.Sprintf("p%04d", i))

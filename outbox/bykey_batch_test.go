@@ -168,7 +168,7 @@ func TestAPausedEventInARunIsNotOvertaken(t *testing.T) {
 				if wait > 0 {
 					pass(wait / 2) // the second waits in its batch
 				}
-				require.NoError(t, e.Pause(t.Context(), kind))
+				require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: kind}))
 				pass(time.Hour)
 				for _, k := range named("k", 5) {
 					require.Equal(t, idsOf(numbered(k, 1)), d.of(k))

@@ -94,7 +94,7 @@ func TestAListenersRowOfAPausedKindWaits(t *testing.T) {
 				}), h.on("search", succeeds))
 				e.write(said("e"))
 				pass(30 * time.Second)
-				require.NoError(t, e.Pause(t.Context(), kindSaid))
+				require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: kindSaid}))
 				pass(time.Hour)
 				require.Len(t, h.all(), 2)
 				require.Empty(t, rowsBy(e.store)["mail"].LockedBy)

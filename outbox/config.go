@@ -264,10 +264,10 @@ func newDispatcher(b *builder) *dispatcher {
 	d.policyPanics = logburst.Burst{Log: d.log, Level: slog.LevelError, Message: "outbox: the retry policy panicked"}
 	d.initQueues(b.poll.withDefaults().BatchSize)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
-	d.pauses = newPauses(b.DB, b.Store, d.log)
 	d.unheard, d.rates = &unheard{registry: b.Registry}, &rates{}
 	d.track = newTracker(d.wakePoller)
 	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
+	d.pauses = newPauses(b.DB, b.Store, d.log, d.clock, d.leases.names.Owner)
 	if d.claims && !d.byKey && !lease.TenantsInTurn {
 		d.rights = newRights(d.leases, d.log)
 	}

@@ -162,6 +162,9 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 			delay = unroutableDelay(d.clock.Now().Sub(dl.env.OccurredAt))
 			reason = fmt.Sprintf("no listener for %s in the process that took it; deferred by %s", dl.kind(), durationText(delay))
 			d.logUnrouted(dl)
+		} else if c.decided.pauses && dl.only == nil {
+			d.pauseFor(dl, c)
+			return
 		} else {
 			delay, reason = max(c.decided.Delay, 0), c.reason()
 		}
@@ -195,6 +198,23 @@ func (d *dispatcher) dueIn(delay time.Duration) time.Time {
 		return d.drain.due.Add(time.Microsecond)
 	}
 	return due
+}
+
+// pauseFor pauses the kind of an event, and gives the event back without an attempt. The event is due
+// a microsecond later than before, so that it is delivered when the pause is over, and so that late
+// marks change nothing. In [Ordered] the row stays as it is: the microsecond would be a place behind
+// the other events of its transaction.
+func (d *dispatcher) pauseFor(dl *delivery, c cause) {
+	d.pauses.ask(kindOf(dl.env), c.decided.Delay, c.reason())
+	d.wakePoller()
+	if d.inOrder {
+		dl.outcome = OutcomeReleased
+		return
+	}
+	dl.reason, dl.next = errorText(c.reason()), dl.env.AvailableAt.Add(time.Microsecond)
+	if dl.env.AvailableAt.IsZero() || d.drain != nil { // no time that can be read, or a Drain, in which the pause may end
+		dl.next = d.dueIn(0)
+	}
 }
 
 func (d *dispatcher) die(dl *delivery, c cause, countAttempt bool) {

@@ -264,6 +264,7 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 	defer close(d.closed)
 	defer d.policyPanics.Flush()
 	defer d.unrouted.Flush()
+	defer d.pauses.flush()
 	defer d.drops.Flush()
 	defer d.completer.deaths.Flush()
 	defer d.panics.Flush()

@@ -239,7 +239,7 @@ func TestDrainLeavesPausedEventsAndTheEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := build(t, outbox.Config{Mode: outbox.MultiNode{}}, noop)
-		require.NoError(t, e.Pause(t.Context(), outbox.EventKind{EventType: "Paused"}))
+		require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "Paused"}}))
 		several(e, 5, "p", "Paused")
 		several(e, 7, "s", "Said")
 		require.Equal(t, outbox.Drained{Done: 7, Left: 5, Paused: 5}, e.drain(100))

@@ -25,7 +25,7 @@ func ExampleOutbox_Pause() {
 		return nil
 	})))
 	check(ob.Start(ctx))
-	check(ob.Pause(ctx, invoiceDue.Kind()))
+	check(ob.Pause(ctx, outbox.Pause{Kind: invoiceDue.Kind()}))
 
 	scope := outboxtest.NewScope(store.DB())
 	_, err = ob.Writer().WriteScope(ctx, scope, []outbox.Envelope{invoiceDue.Envelope("7", 7)})

@@ -97,7 +97,7 @@ func ExampleNewDeadLetters() {
 func ExampleOutbox_Resume() {
 	ctx := context.Background()
 	ob, _ := newShop()
-	check(ob.Pause(ctx, OrderPlaced.Kind()))
+	check(ob.Pause(ctx, outbox.Pause{Kind: OrderPlaced.Kind()}))
 	paused, err := ob.Paused(ctx)
 	check(err)
 	fmt.Println("paused:", paused[0].Kind)

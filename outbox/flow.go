@@ -158,7 +158,7 @@ func (d *dispatcher) mayDeliver(dl *delivery) bool {
 	switch {
 	case !d.holds() || dl.term != d.term() || !d.track.leased(dl):
 		return false
-	case !d.leaves(dl.env):
+	case !d.pauses.stops(dl) && !d.unheard.has(dl.env):
 		return true
 	}
 	d.holdUp()

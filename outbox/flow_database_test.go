@@ -94,7 +94,7 @@ func runFlow(t *testing.T, db *testdb.DB, mode func(string, outbox.DispatchOptio
 		t.Helper()
 		require.Eventually(t, condition, 60*time.Second, 5*time.Millisecond, what)
 	}
-	require.NoError(t, nodes[0].Pause(ctx, paused))
+	require.NoError(t, nodes[0].Pause(ctx, outbox.Pause{Kind: paused}))
 	eventually("the other process sees the pause", func() bool {
 		st, err := nodes[1].Stats(ctx)
 		return err == nil && len(st.Paused) == 1 && st.LastPoll.After(st.Paused[0].Since.Add(2*time.Second))

@@ -31,6 +31,9 @@ const (
 	logKeyListener      = "listener"
 	logKeyRowID         = "row_id"
 	logKeySince         = "since"
+	logKeyUntil         = "until"
+	logKeyReason        = "reason"
+	logKeyBy            = "by"
 	logKeyOther         = "other"
 	logKeyOtherMode     = "other_mode"
 )

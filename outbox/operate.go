@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // FindEvents lists events without their payloads and headers.
@@ -112,24 +113,61 @@ func (o *Outbox) Nodes(ctx context.Context) ([]Node, error) {
 //
 // When Pause returns, this process begins no more deliveries of the kind. Other processes follow at
 // once when they have a [Notifier], else when their pollers read the table next: at the latest
-// after [PollOptions].Interval, and within a second while they have a backlog. To pause a kind that
-// is paused changes nothing. An empty aggregate type is [Global]; the kind needs no listener here.
-func (o *Outbox) Pause(ctx context.Context, kind EventKind) error {
-	return o.changePause(ctx, "pausing", kind, func(kind EventKind) error {
-		return o.store.Pause(ctx, o.db, Pause{Kind: kind, Since: storedTime(o.clock.Now())})
+// after [PollOptions].Interval, and within a second while they have a backlog.
+//
+// With Until, the pause ends by itself in all processes, without a write. The pause replaces the pause
+// that the kind has, whether an operator or a listener asked for that pause: the last call decides.
+// Pause returns a [FieldError] for a kind, a text or a time that cannot be stored, and for an Until
+// that is over by the database's clock. The kind needs no listener here.
+func (o *Outbox) Pause(ctx context.Context, pause Pause) error {
+	pause.Kind = pause.Kind.orGlobal()
+	v := validator{what: "Pause"}
+	pause.validate(&v)
+	if err := v.err(); err != nil {
+		return err
+	}
+	pause.Since, pause.Automatic = storedTime(o.clock.Now()), false
+	return o.changePause(ctx, "pausing", pause.Kind, func() error {
+		if !pause.Until.IsZero() {
+			pause.Until = storedTime(pause.Until)
+			if err := o.checkUntil(ctx, pause.Until); err != nil {
+				return err
+			}
+		}
+		return o.store.Pause(ctx, o.db, pause)
 	})
 }
 
-// Resume ends the pause of a kind of event. The events that stayed in the table are
-// delivered, the oldest first. To resume a kind that is not paused changes nothing.
+// checkUntil refuses a pause that is over.
+func (o *Outbox) checkUntil(ctx context.Context, until time.Time) error {
+	now, err := o.store.Now(ctx, o.db)
+	if err == nil && !until.After(now) {
+		err = &FieldError{Field: "Pause.Until", Problem: fmt.Sprintf("is over: the database's clock is %s ahead of it; give a later time, or none for a pause until Resume", now.Sub(until))}
+	}
+	return err
+}
+
+// Resume ends the pause of a kind of event, whether an operator or a listener asked for it. The events
+// that stayed in the table are delivered, the oldest first. To resume a kind that is not paused
+// changes nothing. A listener that returns [PauseFor] after Resume pauses the kind again.
 func (o *Outbox) Resume(ctx context.Context, kind EventKind) error {
-	return o.changePause(ctx, "resuming", kind, func(kind EventKind) error {
-		return o.store.Resume(ctx, o.db, kind)
+	kind = kind.orGlobal()
+	v := validator{what: "kind"}
+	kind.validate(&v)
+	if err := v.err(); err != nil {
+		return err
+	}
+	return o.changePause(ctx, "resuming", kind, func() error {
+		err := o.store.Resume(ctx, o.db, kind)
+		if err == nil && o.dispatcher != nil {
+			o.dispatcher.pauses.resume(kind)
+		}
+		return err
 	})
 }
 
 // Paused reads from the database the kinds of events that are paused, and lists them by aggregate
-// type and event type.
+// type and event type. Pauses that have ended are left out.
 func (o *Outbox) Paused(ctx context.Context) ([]Pause, error) {
 	list, err := o.store.Paused(ctx, o.db)
 	if err != nil {
@@ -139,14 +177,8 @@ func (o *Outbox) Paused(ctx context.Context) ([]Pause, error) {
 	return list, nil
 }
 
-func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, change func(EventKind) error) error {
-	kind = kind.orGlobal()
-	v := validator{what: "kind"}
-	kind.validate(&v)
-	if err := v.err(); err != nil {
-		return err
-	}
-	err := change(kind)
+func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, change func() error) error {
+	err := change()
 	if err == nil && o.dispatcher != nil {
 		err = o.dispatcher.pauses.read(ctx)
 	}

@@ -390,6 +390,9 @@ func (o *Outbox) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
 	dl := &delivery{env: &env}
 	o.dispatcher.deliver(ctx, dl)
 	err := o.dispatcher.completer.storeOne(ctx, dl)
+	if _, unpaused := o.dispatcher.pauses.storeAsked(ctx); unpaused != nil {
+		err = errors.Join(err, fmt.Errorf("outbox: storing the pause of %s: %w", kindOf(dl.env), unpaused))
+	}
 	return dl.public(), err
 }
 

@@ -5,36 +5,64 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
 )
 
-// pausePace is the time between two readings of the pauses while the poller is busy.
+// pausePace is the time between two readings of the pauses while the poller is busy, and between two
+// attempts to store a pause.
 const pausePace = time.Second
 
-// pauses are the kinds of events that are paused, as this process last read them. The poller reads
-// the kinds; the hot path and the workers use the last result.
+// pauses are the kinds of events that are paused, as this process last read them, and as listeners of
+// this process asked for. The poller reads and stores pauses; the hot path and the workers use the last
+// result.
 type pauses struct {
 	db    DB
 	store Store
 	log   *slog.Logger
+	clock Clock
+	owner string // of this process
 
 	now  atomic.Pointer[pauseSet]
-	busy chan struct{} // holds a token while the pauses are read
+	mu   sync.Mutex    // held while now is replaced
+	busy chan struct{} // holds a token while the pauses are read or stored
 
-	last  atomic.Int64 // when the last reading began, in nanoseconds since 1970
-	stale atomic.Bool  // another process may have changed the pauses
+	last  atomic.Int64              // when the last reading began, in nanoseconds since 1970
+	stale atomic.Bool               // the pauses may have changed
+	tryAt atomic.Pointer[time.Time] // when to store pauses again after a failure; nil: now
+
+	asked    logburst.ByCause
+	unstored logburst.Burst
 }
 
-// pauseSet is the result of a reading and never changes.
+// pauseSet is the state of the pauses and never changes.
 type pauseSet struct {
-	kinds   map[EventKind]Pause
-	changed chan struct{} // closed when another reading differs
+	kinds map[EventKind]paused
+	// ended are kinds whose automatic pause ended: their next delivery is a probe.
+	ended   map[EventKind]paused
+	changed chan struct{} // closed when other kinds are paused
 }
 
-func newPauses(db DB, store Store, log *slog.Logger) *pauses {
-	p := &pauses{db: db, store: store, log: log, busy: make(chan struct{}, 1)}
-	p.now.Store(&pauseSet{changed: make(chan struct{})})
+// paused is a pause as this process knows it.
+type paused struct {
+	Pause
+	ends     time.Time // by this process's clock; zero: no end
+	unstored bool      // a listener of this process asked for the pause, and no table has it yet
+	probing  bool      // the pause ended, and a probe is under way
+}
+
+func newPauses(db DB, store Store, log *slog.Logger, clock Clock, owner string) *pauses {
+	p := &pauses{
+		db: db, store: store, log: log, clock: clock, owner: owner, busy: make(chan struct{}, 1),
+		asked: logburst.ByCause{Log: log, Level: slog.LevelWarn, Message: "outbox: a listener paused its kind of event", Single: causeLines},
+		unstored: logburst.Burst{
+			Log: log, Level: slog.LevelWarn, Message: "outbox: the pause that a listener asked for could not be stored, so only this process keeps to it; trying again",
+		},
+	}
+	p.now.Store(&pauseSet{kinds: map[EventKind]paused{}, ended: map[EventKind]paused{}, changed: make(chan struct{})})
 	return p
 }
 
@@ -46,6 +74,12 @@ func (p *pauses) has(env *Envelope) bool {
 	}
 	_, paused := set[kindOf(env)]
 	return paused
+}
+
+// stops reports whether a delivery may not begin, because the kind is paused and the delivery is no
+// probe.
+func (p *pauses) stops(dl *delivery) bool {
+	return p.has(dl.env) && (!dl.probe || !p.now.Load().kinds[kindOf(dl.env)].probing)
 }
 
 func (p *pauses) hasKind(kind EventKind) bool {
@@ -60,55 +94,152 @@ func (p *pauses) kinds() []EventKind {
 // changed is closed when the pauses change.
 func (p *pauses) changed() <-chan struct{} { return p.now.Load().changed }
 
-// read reads the pauses now. Only one reading runs at a time, so that an older result does not
-// replace a newer result.
-func (p *pauses) read(ctx context.Context) error {
+// lock waits until no other goroutine reads or stores the pauses: an older result must not replace a
+// newer result.
+func (p *pauses) lock(ctx context.Context) error {
 	select {
 	case p.busy <- struct{}{}:
-		defer func() { <-p.busy }()
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func (p *pauses) unlock() { <-p.busy }
+
+// read reads the pauses now.
+func (p *pauses) read(ctx context.Context) error {
+	if err := p.lock(ctx); err != nil {
+		return err
+	}
+	defer p.unlock()
 	p.stale.Store(false)
 	began := time.Now()
-	list, err := p.store.Paused(ctx, p.db)
+	list, ahead, err := p.list(ctx)
 	if err != nil {
 		p.stale.Store(true)
 		return err
 	}
 	p.last.Store(began.UnixNano())
-	was := p.now.Load()
-	set := &pauseSet{kinds: make(map[EventKind]Pause, len(list)), changed: make(chan struct{})}
-	for _, pause := range list {
-		set.kinds[pause.Kind] = pause
-	}
-	if sameKeys(was.kinds, set.kinds) {
-		return nil
-	}
-	p.now.Store(set)
-	close(was.changed)
-	p.logChange(was.kinds, set.kinds)
+	p.change(func(was, next *pauseSet) { p.learn(was, next, list, ahead) })
 	return nil
 }
 
-func (p *pauses) logChange(was, now map[EventKind]Pause) {
+// list reads the pauses, and, if a pause has an end, how far the database's clock is ahead of the
+// clock of this process.
+func (p *pauses) list(ctx context.Context) (list []Pause, ahead time.Duration, err error) {
+	list, err = p.store.Paused(ctx, p.db)
+	ends := slices.ContainsFunc(list, func(pause Pause) bool { return !pause.Until.IsZero() })
+	if err != nil || !ends {
+		return list, 0, err
+	}
+	now, err := p.store.Now(ctx, p.db)
+	return list, now.Sub(p.clock.Now()), err
+}
+
+// learn makes the next set from the pauses of the table. A pause that is not stored yet stays, and so
+// does a probe.
+func (p *pauses) learn(was, next *pauseSet, list []Pause, ahead time.Duration) {
+	clear(next.kinds)
+	for _, pause := range list {
+		known := paused{Pause: pause}
+		if !pause.Until.IsZero() {
+			known.ends = pause.Until.Add(-ahead)
+		}
+		next.kinds[pause.Kind] = known
+		delete(next.ended, pause.Kind)
+	}
+	now := p.clock.Now()
+	for kind, old := range was.kinds {
+		listed, still := next.kinds[kind]
+		switch {
+		case old.unstored && old.ends.After(now) && (!still || listed.Automatic && listed.ends.Before(old.ends)):
+			next.kinds[kind] = old
+		case still:
+		case old.probing:
+			next.kinds[kind] = old
+		case old.Automatic && !old.ends.After(now):
+			next.ended[kind] = old
+		}
+	}
+}
+
+// change replaces the set by a copy that a function changed.
+func (p *pauses) change(edit func(was, next *pauseSet)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.now.Load()
+	next := &pauseSet{kinds: maps.Clone(was.kinds), ended: maps.Clone(was.ended), changed: was.changed}
+	edit(was, next)
+	if !sameKeys(was.kinds, next.kinds) {
+		next.changed = make(chan struct{})
+		defer close(was.changed)
+	}
+	p.now.Store(next)
+	p.logChange(was.kinds, next.kinds)
+}
+
+func sameKeys(a, b map[EventKind]paused) bool {
+	return maps.EqualFunc(a, b, func(paused, paused) bool { return true })
+}
+
+// logChange logs the pauses that began and ended. A probe is the end of a pause.
+func (p *pauses) logChange(was, now map[EventKind]paused) {
 	for kind, pause := range now {
-		if _, known := was[kind]; !known {
-			p.log.Info("outbox: a kind of event is paused", logKeyEventType, string(kind.EventType), logKeyAggregateType, string(kind.AggregateType), logKeySince, pause.Since)
+		if before, known := was[kind]; !pause.probing && !pause.unstored && (!known || before.probing || !before.Since.Equal(pause.Since)) {
+			p.log.Info("outbox: a kind of event is paused", pause.attrs()...)
 		}
 	}
 	for kind, pause := range was {
-		if _, still := now[kind]; !still {
+		if _, still := now[kind]; !still && !pause.probing {
 			p.log.Info("outbox: a kind of event is resumed", logKeyEventType, string(kind.EventType), logKeyAggregateType, string(kind.AggregateType), logKeySince, pause.Since)
 		}
 	}
 }
 
-func sameKeys(a, b map[EventKind]Pause) bool {
-	return maps.EqualFunc(a, b, func(Pause, Pause) bool { return true })
+// attrs are the attributes of a log line about a pause that begins.
+func (p paused) attrs() []any {
+	attrs := []any{logKeyEventType, string(p.Kind.EventType), logKeyAggregateType, string(p.Kind.AggregateType), logKeySince, p.Since}
+	if !p.Until.IsZero() {
+		attrs = append(attrs, logKeyUntil, p.Until)
+	}
+	if p.Reason != "" {
+		attrs = append(attrs, logKeyReason, p.Reason)
+	}
+	if p.By != "" {
+		attrs = append(attrs, logKeyBy, p.By)
+	}
+	return attrs
 }
 
 // isDue reports whether the poller is to read the pauses.
 func (p *pauses) isDue() bool {
-	return p.stale.Load() || time.Now().UnixNano()-p.last.Load() >= int64(pausePace)
+	if p.stale.Load() || time.Now().UnixNano()-p.last.Load() >= int64(pausePace) {
+		return true
+	}
+	next := p.next()
+	return !next.IsZero() && !next.After(p.clock.Now())
+}
+
+// next is when the poller has to read or to store pauses before the interval ends: when the first pause
+// ends, or when a pause that could not be stored is tried again. Zero: no such time.
+func (p *pauses) next() (next time.Time) {
+	set := p.now.Load().kinds
+	if len(set) == 0 {
+		return next
+	}
+	earliest := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	for _, pause := range set {
+		if !pause.ends.IsZero() && !pause.probing {
+			earliest(pause.ends)
+		}
+		if at := p.tryAt.Load(); pause.unstored && at != nil {
+			earliest(*at)
+		}
+	}
+	return next
 }

@@ -75,7 +75,7 @@ func TestAPausedEventAtTheHeadDoesNotKeepThePollerBusy(t *testing.T) {
 						}
 						time.Sleep(time.Hour)
 					}
-					require.NoError(t, writer.Pause(ctx, outbox.EventKind{EventType: "Other"}))
+					require.NoError(t, writer.Pause(ctx, outbox.Pause{Kind: outbox.EventKind{EventType: "Other"}}))
 					e := build(t, outbox.Config{Store: store, Mode: mode}, listen)
 					require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(listen))))
 					require.NoError(t, e.Start(ctx))

@@ -77,7 +77,7 @@ func TestAPausedKindStaysInTheTable(t *testing.T) {
 				})
 				ids := several(e, 50, "a", "Said")
 				pass(6500 * time.Millisecond)
-				require.NoError(t, e.Pause(t.Context(), kindSaid))
+				require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: kindSaid}))
 				begun := len(got.all())
 				require.NotZero(t, begun)
 				ids = append(ids, several(e, 50, "b", "Said")...)
@@ -130,7 +130,7 @@ func TestAPauseLeavesOtherKindsAlone(t *testing.T) {
 				e := build(t, outbox.Config{Mode: mode("a")}, hear)
 				require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(hear))))
 				require.NoError(t, e.Start(t.Context()))
-				require.NoError(t, e.Pause(t.Context(), kindSaid))
+				require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: kindSaid}))
 				e.write(said("a"), outbox.Envelope{EventID: "b", EventType: "Other", Payload: outbox.JSON(1)})
 				pass(10 * time.Millisecond)
 				if name == "ordered" { // the order counts more
@@ -169,7 +169,7 @@ func TestAPauseKeepsTheOrder(t *testing.T) {
 		}
 		for range 20 {
 			pass(133 * time.Millisecond)
-			require.NoError(t, e.Pause(t.Context(), kindSaid))
+			require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: kindSaid}))
 			pass(211 * time.Millisecond)
 			before := len(got)
 			pass(20 * time.Second)
@@ -194,7 +194,7 @@ func TestAPauseHoldsAfterARestartAndForOtherNodes(t *testing.T) {
 		mode := pausingModes["multi"]
 		a := start(t, outbox.Config{Store: store, Mode: mode("a")}, hear)
 		b := start(t, outbox.Config{Store: store, Mode: mode("b")}, hear)
-		require.NoError(t, a.Pause(t.Context(), kindSaid))
+		require.NoError(t, a.Pause(t.Context(), outbox.Pause{Kind: kindSaid}))
 		pass(5*time.Second + time.Millisecond)
 		b.write(said("b"))
 		require.NoError(t, a.Close(context.Background()))
@@ -213,7 +213,7 @@ func TestAWriterMayPause(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()
 	w := start(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
-	require.NoError(t, w.Pause(t.Context(), kindSaid))
+	require.NoError(t, w.Pause(t.Context(), outbox.Pause{Kind: kindSaid}))
 	list, err := w.Paused(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
@@ -226,10 +226,10 @@ func TestAWriterMayPause(t *testing.T) {
 func TestAKindThatCannotBePausedIsNamed(t *testing.T) {
 	t.Parallel()
 	e := build(t, outbox.Config{}, nil)
-	require.ErrorContains(t, e.Pause(t.Context(), outbox.EventKind{}), "kind.EventType is required")
+	require.ErrorContains(t, e.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{}}), "Pause.Kind.EventType is required")
 	require.ErrorContains(t, e.Resume(t.Context(), outbox.EventKind{EventType: "a\x00"}), "kind.EventType holds a NUL")
 	long := outbox.EventKind{AggregateType: outbox.AggregateType(strings.Repeat("a", 65)), EventType: "a"}
-	require.ErrorContains(t, e.Pause(t.Context(), long), "kind.AggregateType is 65 characters long; the limit is 64")
+	require.ErrorContains(t, e.Pause(t.Context(), outbox.Pause{Kind: long}), "Pause.Kind.AggregateType is 65 characters long; the limit is 64")
 }
 
 // pollLog records polls.
@@ -277,8 +277,8 @@ func TestThePollerReadsPastPausedRowsOnceInAnInterval(t *testing.T) {
 		e := build(t, outbox.Config{Store: s, Mode: outbox.SingleNode{}}, hear)
 		require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(hear))))
 		insertDue(t, s.Store, "old", -time.Hour)
-		require.NoError(t, e.Pause(t.Context(), kindSaid))
-		require.NoError(t, e.Pause(t.Context(), outbox.EventKind{EventType: "Third"})) // stays paused
+		require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: kindSaid}))
+		require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "Third"}})) // stays paused
 		require.NoError(t, e.Start(t.Context()))
 		pass(time.Minute)
 		s.polls()
@@ -352,7 +352,7 @@ func TestReadsPastManyPausedRowsAreRare(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &crowded{Store: outboxtest.NewStore(), takes: takes}
 					e := build(t, outbox.Config{Store: s, Mode: mode}, handled)
-					require.NoError(t, e.Pause(t.Context(), kindOther))
+					require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: kindOther}))
 					require.NoError(t, e.Start(t.Context()))
 					pass(10 * time.Minute)
 					reads := s.reads.Swap(0)
@@ -400,8 +400,8 @@ func TestThePausedAreNotTheOldestDue(t *testing.T) {
 		return st.OldestDueAge
 	}
 	require.InDelta(t, time.Hour, age(), float64(10*time.Second))
-	require.NoError(t, w.Pause(t.Context(), kindSaid))
+	require.NoError(t, w.Pause(t.Context(), outbox.Pause{Kind: kindSaid}))
 	require.InDelta(t, time.Minute, age(), float64(10*time.Second))
-	require.NoError(t, w.Pause(t.Context(), kindOther))
+	require.NoError(t, w.Pause(t.Context(), outbox.Pause{Kind: kindOther}))
 	require.Zero(t, age())
 }

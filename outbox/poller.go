@@ -288,16 +288,27 @@ func (p *poller) cycle(ctx context.Context) (idle time.Duration, err error) {
 	return p.idle(), p.noteNextDue(ctx)
 }
 
-// readPauses reads the pauses if that is due. The poller's patience stays as it is,
-// because reading the pauses is fast when claims are slow.
+// readPauses stores and reads the pauses if that is due, and notes when the first pause ends. The
+// poller's patience stays as it is, because reading the pauses is fast when claims are slow. A pause
+// that cannot be stored does not stop the poller.
 func (p *poller) readPauses(ctx context.Context) error {
-	if !p.dispatcher.pauses.isDue() {
-		return nil
+	pauses := p.dispatcher.pauses
+	if pauses.isDue() {
+		ctx, cancel := context.WithTimeout(ctx, p.patience.Now())
+		defer cancel()
+		stored, err := pauses.storeAsked(ctx)
+		if err != nil && ctx.Err() == nil {
+			pauses.unstored.Add(1, logKeyError, err.Error())
+		}
+		if stored > 0 {
+			p.dispatcher.notifications.Notify()
+		}
+		if err := pauses.read(ctx); err != nil {
+			return fmt.Errorf("outbox: reading what is paused: %w", err)
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.patience.Now())
-	defer cancel()
-	if err := p.dispatcher.pauses.read(ctx); err != nil {
-		return fmt.Errorf("outbox: reading what is paused: %w", err)
+	if next := pauses.next(); !next.IsZero() {
+		p.agenda.Note(next)
 	}
 	return nil
 }

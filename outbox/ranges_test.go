@@ -137,7 +137,7 @@ func TestTheRestOfARangeIsRead(t *testing.T) {
 			return nil
 		})
 		time.Sleep(10 * time.Second)
-		require.NoError(t, e.Pause(t.Context(), outbox.EventKind{EventType: "Said"}))
+		require.NoError(t, e.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "Said"}}))
 		time.Sleep(10 * time.Second)
 		require.NoError(t, e.Resume(t.Context(), outbox.EventKind{EventType: "Said"}))
 		time.Sleep(10 * time.Minute)

@@ -31,18 +31,47 @@ func RetryIn(d time.Duration, err error) error {
 // once, and [DeadLetters] lists it with the text of err.
 func Dead(err error) error { return &OutcomeError{Outcome: OutcomeDead, Err: err} }
 
-// OutcomeError is an error by which a listener decides the outcome of its event. [Defer], [RetryIn]
-// and [Dead] make an OutcomeError; if an error wraps several, the first that errors.As finds
+// PauseFor says that the receiver behind a listener is down: no event of the kind is delivered for d,
+// in any process. The event goes back without an attempt, keeps its place, and waits with the others;
+// the text of err is the last error of the event. Nil for err is allowed. d is from a second to a day: a shorter or
+// longer d becomes the bound.
+//
+// The pause is as by [Outbox.Pause], with Automatic set: [Outbox.Paused] lists the pause with the text
+// of err, and [Outbox.Resume] ends it early. An automatic pause never shortens a longer pause, and never
+// replaces the pause of an operator. When the pause has ended, each process delivers a single event
+// of the kind first; the other events follow when that delivery has an outcome, unless it is
+// PauseFor again.
+//
+// If the listener has a name (see [Named]), the kind has other listeners whose receivers are not down.
+// The kind is then not paused, and the row of this listener is deferred by d, as with [Defer].
+func PauseFor(d time.Duration, err error) error {
+	return &OutcomeError{Outcome: OutcomeDeferred, Delay: min(max(d, minPauseFor), maxPauseFor), Err: err, pauses: true}
+}
+
+// Limits of the time of [PauseFor].
+const (
+	minPauseFor = time.Second
+	maxPauseFor = 24 * time.Hour
+)
+
+// OutcomeError is an error by which a listener decides the outcome of its event. [Defer], [RetryIn],
+// [Dead] and [PauseFor] make an OutcomeError; if an error wraps several, the first that errors.As finds
 // counts.
 type OutcomeError struct {
 	Outcome Outcome       // OutcomeDeferred, OutcomeRetry or OutcomeDead; others are plain failures
 	Delay   time.Duration // until the next delivery
 	Err     error         // the failure; nil if there is none
+
+	pauses bool // the whole kind is deferred; see [PauseFor]
 }
 
-// Error is the text of the failure, and of the delay if there is a delay.
+// Error is the text of the failure, and of the delay if [Defer] or [RetryIn] set a delay.
 func (e *OutcomeError) Error() string {
 	switch {
+	case e.pauses && e.Err == nil:
+		return fmt.Sprintf("paused for %s", e.Delay)
+	case e.pauses:
+		return e.Err.Error()
 	case e.Outcome == OutcomeDeferred:
 		return fmt.Sprintf("deferred for %s", e.Delay)
 	case e.Outcome != OutcomeRetry && e.Err == nil:
@@ -181,9 +210,9 @@ func ask(err error) (c cause) {
 // decides reports whether the listener asks for this outcome.
 func (c cause) decides(outcome Outcome) bool { return c.decided != nil && c.decided.Outcome == outcome }
 
-// reason is why a listener defers an event; empty: the listener does not say.
+// reason is why a listener defers an event or pauses the kind; empty: the listener does not say.
 func (c cause) reason() string {
-	if c.text == c.decided.Error() {
+	if !c.decided.pauses && c.text == c.decided.Error() {
 		return ""
 	}
 	return c.text

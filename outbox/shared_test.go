@@ -214,7 +214,7 @@ func TestSharedWorkersAreGivenBack(t *testing.T) {
 		pass(time.Second)
 		other.write(said("paused")) // a worker of the other outbox waits with it
 		pass(time.Second)
-		require.NoError(t, other.Pause(t.Context(), kindSaid))
+		require.NoError(t, other.Pause(t.Context(), outbox.Pause{Kind: kindSaid}))
 		close(goOn)
 		pass(time.Minute)
 		require.Zero(t, got.n["paused"])

@@ -112,11 +112,13 @@ type Store interface {
 	// included, reads no payload, and changes nothing.
 	Reach(ctx context.Context, db DB, q PollQuery) (Reach, error)
 
-	// Pause stores a pause. If the kind has a pause already, that pause stays as it is.
+	// Pause stores a pause, which ends at pause.Until by the database's clock; zero: at Resume. The
+	// pause replaces the pause that the kind has. An automatic pause replaces only a pause that has
+	// ended, or an automatic pause that ends earlier; else it changes nothing.
 	Pause(ctx context.Context, db DB, pause Pause) error
 	// Resume ends the pause of a kind, if the kind has a pause.
 	Resume(ctx context.Context, db DB, kind EventKind) error
-	// Paused lists the pauses, in any order.
+	// Paused lists the pauses that have not ended, in any order.
 	Paused(ctx context.Context, db DB) ([]Pause, error)
 
 	// Purge deletes a batch of old rows, the oldest first. Beside an error, Purged says what was
@@ -389,11 +391,38 @@ type DeadLetter struct {
 	OriginalID string
 }
 
-// Pause is a kind of event that is paused.
+// Limits of the texts of a [Pause], in characters.
+const (
+	MaxPauseReason = 500
+	MaxPauseBy     = 256
+)
+
+// Pause is a kind of event that is paused; see [Outbox.Pause].
 type Pause struct {
+	// Kind is required. An empty aggregate type is [Global].
 	Kind EventKind
-	// Since is when the kind was paused, by the clock of the process that was asked.
-	Since time.Time
+	// Until is when the pause ends, by the database's clock. Zero: at [Outbox.Resume].
+	Until time.Time
+	// Reason says to operators why the kind is paused, and By who paused it: a person, or the process
+	// whose listener returned [PauseFor]. Each is a single line of at most [MaxPauseReason] and
+	// [MaxPauseBy] characters, and may be empty.
+	Reason, By string
+
+	// Since is when the kind was paused, by the clock of the process that was asked, and Automatic says
+	// that a listener asked. The outbox sets both.
+	Since     time.Time
+	Automatic bool
+}
+
+func (p Pause) validate(v *validator) {
+	kind := validator{what: v.what + ".Kind"}
+	p.Kind.validate(&kind)
+	v.errs = append(v.errs, kind.errs...)
+	v.line("Reason", p.Reason, MaxPauseReason)
+	v.line("By", p.By, MaxPauseBy)
+	if !p.Until.IsZero() {
+		v.time("Until", p.Until)
+	}
 }
 
 // PollQuery says which due rows to read.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -40,6 +41,15 @@ func (v *validator) text(field, s string, limit int) {
 		}
 	}
 	v.clean(field, s)
+}
+
+// line checks a text that is a single line.
+func (v *validator) line(field, s string, limit int) {
+	v.text(field, s, limit)
+	if i := strings.IndexFunc(s, unicode.IsControl); i >= 0 && isClean(s) {
+		r, _ := utf8.DecodeRuneInString(s[i:])
+		v.add(field, fmt.Sprintf("holds the control character %U at byte %d; write a single line without control characters", r, i))
+	}
 }
 
 // clean checks that every database can store a string.

@@ -143,6 +143,10 @@ func (d *dispatcher) finish(dl *delivery) {
 	}
 	d.running.Add(-1)
 	d.endShared(dl)
+	if dl.probe {
+		d.pauses.probed(dl)
+		d.wakePoller()
+	}
 	if dl.completed {
 		d.track.release(dl)
 		d.completer.observe(dl, d.clock.Now())
@@ -213,7 +217,10 @@ func (d *dispatcher) mayBegin(dl *delivery) bool {
 		}
 	}
 	if d.mayDeliver(dl) {
-		return true
+		if d.pauses.begin(dl) {
+			return true
+		}
+		d.holdUp()
 	}
 	d.endShared(dl)
 	return false

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os/user"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -22,46 +27,99 @@ func (a *app) paused() *cobra.Command {
 			}
 			answer := map[string][]pauseShape{"pauses": pausesOf(list)}
 			return a.print(answer, func(t *table) {
-				t.row("AGGREGATE TYPE", "EVENT TYPE", "SINCE")
+				t.row("AGGREGATE TYPE", "EVENT TYPE", "SINCE", "UNTIL", "BY", "REASON")
 				for _, p := range list {
-					t.row(p.Kind.AggregateType, p.Kind.EventType, p.Since)
+					t.row(p.Kind.AggregateType, p.Kind.EventType, p.Since, endText(p.Until), pausedBy(p), p.Reason)
 				}
 			})
 		}),
 	}
 }
 
+// endText is the end of a pause.
+func endText(until time.Time) string {
+	if until.IsZero() {
+		return "resume"
+	}
+	return cellText(until)
+}
+
+// pausedBy says who paused a kind.
+func pausedBy(p outbox.Pause) string {
+	if p.Automatic {
+		return "a listener in " + p.By
+	}
+	return p.By
+}
+
+// steering is a command that pauses or resumes a kind.
+type steering struct {
+	verb, past, short, long, example string
+	pauses                           bool
+	// change makes the change.
+	change func(ctx context.Context, c *client, kind outbox.EventKind) error
+}
+
 func (a *app) pause() *cobra.Command {
-	return a.changePause("pause", "paused", "Stops the deliveries of a type of event, in all processes",
-		"Stops the deliveries of a type of event, in all processes, until outbox resume. Processes\nfollow when they read the table next: after their poll interval at the latest.",
-		true, (*outbox.Outbox).Pause)
+	var lasts time.Duration
+	var reason string
+	cmd := a.steer(steering{
+		verb: "pause", past: "paused", pauses: true,
+		short: "Stops the deliveries of a type of event, in all processes",
+		long: "Stops the deliveries of a type of event, in all processes, until outbox resume or for the\ntime of --for. " +
+			"Processes follow when they read the table next: after their poll interval at\nthe latest. A pause replaces the pause that the type has.",
+		example: "  outbox pause OrderPlaced --aggregate-type Order --for 1h --reason 'provider down'",
+		change: func(ctx context.Context, c *client, kind outbox.EventKind) error {
+			pause := outbox.Pause{Kind: kind, Reason: reason, By: operator()}
+			if lasts != 0 {
+				pause.Until = c.now().Add(lasts)
+			}
+			return c.ob.Pause(ctx, pause)
+		},
+	}, func() error {
+		if lasts != 0 && lasts < time.Second {
+			return &usageError{"--for", fmt.Sprintf("is %s; it must be a second at least", lasts)}
+		}
+		if strings.IndexFunc(reason, unicode.IsControl) >= 0 {
+			return &usageError{"--reason", "contains a control character; write a single line"}
+		}
+		return checkText("--reason", reason, outbox.MaxPauseReason)
+	})
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, as in 90m; without it, until outbox resume")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for other operators")
+	return cmd
+}
+
+// operator is the name of the user of this machine; empty if it is not known.
+func operator() string {
+	u, err := user.Current()
+	if err != nil || strings.IndexFunc(u.Username, unicode.IsControl) >= 0 || utf8.RuneCountInString(u.Username) > outbox.MaxPauseBy {
+		return ""
+	}
+	return strings.ToValidUTF8(u.Username, "\uFFFD")
 }
 
 func (a *app) resume() *cobra.Command {
-	return a.changePause("resume", "resumed", "Ends a pause",
-		"Ends a pause. The events that stayed in the table are delivered, the oldest first.",
-		false, (*outbox.Outbox).Resume)
+	return a.steer(steering{
+		verb: "resume", past: "resumed", short: "Ends a pause",
+		long:    "Ends a pause. The events that stayed in the table are delivered, the oldest first.",
+		example: "  outbox resume OrderPlaced --aggregate-type Order",
+		change:  func(ctx context.Context, c *client, kind outbox.EventKind) error { return c.ob.Resume(ctx, kind) },
+	}, func() error { return nil })
 }
 
-// changePause returns a command that pauses or resumes a kind.
-func (a *app) changePause(verb, past, short, long string, pauses bool, change func(*outbox.Outbox, context.Context, outbox.EventKind) error) *cobra.Command {
+// steer returns a command that pauses or resumes a kind. check checks the flags of the command.
+func (a *app) steer(s steering, check func() error) *cobra.Command {
 	var aggregateType string
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use: verb + " EVENT_TYPE", Short: short, Long: long, Args: takes(1, 1, "one event type"),
-		Example: "  outbox " + verb + " OrderPlaced --aggregate-type Order",
+		Use: s.verb + " EVENT_TYPE", Short: s.short, Long: s.long, Args: takes(1, 1, "one event type"), Example: s.example,
 		RunE: a.changes(func(ctx context.Context, c *client, args []string) error {
-			kind := outbox.EventKind{AggregateType: outbox.AggregateType(aggregateType), EventType: outbox.EventType(args[0])}
-			if aggregateType == "" {
-				kind.AggregateType = outbox.Global
+			kind, err := kindOf(args[0], aggregateType)
+			if err == nil {
+				err = check()
 			}
-			if args[0] == "" {
-				return &usageError{"EVENT_TYPE", "is empty"}
-			}
-			if err := checkText("EVENT_TYPE", args[0], outbox.MaxEventTypeLength); err != nil {
-				return err
-			}
-			if err := checkText("--aggregate-type", aggregateType, outbox.MaxAggregateTypeLength); err != nil {
+			if err != nil {
 				return err
 			}
 			list, err := c.ob.Paused(ctx)
@@ -69,13 +127,14 @@ func (a *app) changePause(verb, past, short, long string, pauses bool, change fu
 				return err
 			}
 			isPaused := slices.ContainsFunc(list, func(p outbox.Pause) bool { return p.Kind == kind })
-			if changes := isPaused != pauses; changes && !dryRun {
-				err = change(c.ob, ctx, kind)
+			changes := isPaused || s.pauses
+			if changes && !dryRun {
+				err = s.change(ctx, c, kind)
 			}
 			if err != nil {
 				return err
 			}
-			if err := a.printPause(kind, verb, past, isPaused, pauses, dryRun); err != nil || !pauses {
+			if err := a.printSteering(s, kind, isPaused, changes, dryRun); err != nil || !s.pauses {
 				return err
 			}
 			return a.warnOfPause(ctx, c, kind)
@@ -86,23 +145,37 @@ func (a *app) changePause(verb, past, short, long string, pauses bool, change fu
 	return cmd
 }
 
-func (a *app) printPause(kind outbox.EventKind, verb, past string, isPaused, pauses, dryRun bool) error {
+// kindOf is the kind that a command names.
+func kindOf(eventType, aggregateType string) (kind outbox.EventKind, err error) {
+	kind = outbox.EventKind{AggregateType: cmp.Or(outbox.AggregateType(aggregateType), outbox.Global), EventType: outbox.EventType(eventType)}
+	if eventType == "" {
+		return kind, &usageError{"EVENT_TYPE", "is empty"}
+	}
+	if err := checkText("EVENT_TYPE", eventType, outbox.MaxEventTypeLength); err != nil {
+		return kind, err
+	}
+	return kind, checkText("--aggregate-type", aggregateType, outbox.MaxAggregateTypeLength)
+}
+
+func (a *app) printSteering(s steering, kind outbox.EventKind, isPaused, changes, dryRun bool) error {
 	answer := struct {
 		EventType     outbox.EventType     `json:"event_type"`
 		AggregateType outbox.AggregateType `json:"aggregate_type"`
 		Changed       bool                 `json:"changed"`
 		DryRun        bool                 `json:"dry_run,omitempty"`
-	}{kind.EventType, kind.AggregateType, isPaused != pauses && !dryRun, dryRun}
+	}{kind.EventType, kind.AggregateType, changes && !dryRun, dryRun}
 	return a.print(answer, func(t *table) {
+		before := ""
+		if isPaused && s.pauses {
+			before = ", in place of the pause that it has"
+		}
 		switch {
-		case isPaused == pauses && pauses:
-			t.row(kind.String() + " is paused already")
-		case isPaused == pauses:
+		case !changes:
 			t.row(kind.String() + " is not paused; outbox paused lists what is")
 		case dryRun:
-			t.row("would " + verb + " " + kind.String())
+			t.row("would " + s.verb + " " + kind.String() + before)
 		default:
-			t.row(past + " " + kind.String())
+			t.row(s.past + " " + kind.String() + before)
 		}
 	})
 }

@@ -99,12 +99,16 @@ type pauseShape struct {
 	EventType     outbox.EventType     `json:"event_type"`
 	AggregateType outbox.AggregateType `json:"aggregate_type"`
 	Since         time.Time            `json:"since"`
+	Until         time.Time            `json:"until,omitzero"`
+	Reason        string               `json:"reason,omitempty"`
+	By            string               `json:"by,omitempty"`
+	Automatic     bool                 `json:"automatic,omitempty"`
 }
 
 func pausesOf(list []outbox.Pause) []pauseShape {
 	shapes := make([]pauseShape, len(list))
 	for i, p := range list {
-		shapes[i] = pauseShape{p.Kind.EventType, p.Kind.AggregateType, p.Since.UTC()}
+		shapes[i] = pauseShape{p.Kind.EventType, p.Kind.AggregateType, p.Since.UTC(), p.Until.UTC(), p.Reason, p.By, p.Automatic}
 	}
 	return shapes
 }

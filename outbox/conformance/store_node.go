@@ -55,7 +55,7 @@ func nodeReports(s *storeSuite) {
 	one.HotDepth, one.LastPoll = 9, suiteTime.Add(time.Minute)
 	s.announces(one, time.Hour)
 	s.nodes("replaced", listed(one), listed(two))
-	s.pauses(outbox.EventKind{AggregateType: "order", EventType: "Paid"}, suiteTime) // another row of the control table
+	s.pauses(outbox.Pause{Kind: outbox.EventKind{AggregateType: "order", EventType: "Paid"}, Since: suiteTime}) // another row of the control table
 	s.ok("Withdraw", s.Store.Withdraw(s.ctx, s.DB, "node-1"))
 	s.nodes("withdrawn", listed(two))
 }

@@ -11,14 +11,17 @@ import (
 
 var pauseTests = []storeTest{
 	{"APauseIsKeptUntilItIsResumed", pauseKept},
-	{"APauseThatIsThereStaysAsItIs", pauseTwice},
+	{"APauseReplacesThePauseBefore", pauseReplaces},
+	{"AnAutomaticPauseReplacesOnlyAnEarlierAutomaticPause", pauseAutomatically},
+	{"APauseThatEndedIsOver", pauseEnds},
 	{"KindsAreToldApart", pauseKinds},
 	{"ManyMayPauseAtOnce", pauseConcurrently},
+	{"TheLatestOfManyAutomaticPausesCounts", pauseAutomaticallyAtOnce},
 }
 
-func (s *storeSuite) pauses(kind outbox.EventKind, since time.Time) {
+func (s *storeSuite) pauses(pause outbox.Pause) {
 	s.t.Helper()
-	s.ok("Pause", s.Store.Pause(s.ctx, s.DB, outbox.Pause{Kind: kind, Since: since}))
+	s.ok("Pause", s.Store.Pause(s.ctx, s.DB, pause))
 }
 
 func (s *storeSuite) resumes(kind outbox.EventKind) {
@@ -34,30 +37,83 @@ func (s *storeSuite) paused(want ...outbox.Pause) {
 	byKind := func(a, b outbox.Pause) int { return strings.Compare(a.Kind.String(), b.Kind.String()) }
 	slices.SortFunc(got, byKind)
 	slices.SortFunc(want, byKind)
-	if !slices.EqualFunc(got, want, func(a, b outbox.Pause) bool { return a.Kind == b.Kind && a.Since.Equal(b.Since) }) {
+	if !slices.EqualFunc(got, want, samePause) {
 		s.t.Fatalf("paused:\n got %+v\nwant %+v", got, want)
 	}
 }
 
+func samePause(a, b outbox.Pause) bool {
+	return a.Kind == b.Kind && a.Since.Equal(b.Since) && a.Until.Equal(b.Until) && a.Reason == b.Reason && a.By == b.By && a.Automatic == b.Automatic
+}
+
+// pausedKind is the kind that the tests pause.
+var pausedKind = outbox.EventKind{AggregateType: "order", EventType: "Paid"}
+
 func pauseKept(s *storeSuite) {
-	kind := outbox.EventKind{AggregateType: "order", EventType: "Paid"}
+	pause := outbox.Pause{Kind: pausedKind, Since: suiteTime, Until: s.now().Add(time.Hour), Reason: `Störung, "Ticket" 4711'; --`, By: "Änn"}
 	s.paused()
-	s.resumes(kind) // nothing there yet
+	s.resumes(pausedKind) // nothing there yet
 	s.holds("node-1", time.Hour)
-	s.pauses(kind, suiteTime)
-	s.paused(outbox.Pause{Kind: kind, Since: suiteTime})
+	s.pauses(pause)
+	s.paused(pause)
 	s.holds("node-2", time.Hour)
-	s.paused(outbox.Pause{Kind: kind, Since: suiteTime})
-	s.resumes(kind)
-	s.resumes(kind)
+	s.paused(pause)
+	s.resumes(pausedKind)
+	s.resumes(pausedKind)
 	s.paused()
 }
 
-func pauseTwice(s *storeSuite) {
-	kind := outbox.EventKind{AggregateType: outbox.Global, EventType: "Paid"}
-	s.pauses(kind, suiteTime)
-	s.pauses(kind, suiteTime.Add(time.Hour))
-	s.paused(outbox.Pause{Kind: kind, Since: suiteTime})
+func pauseReplaces(s *storeSuite) {
+	soon := s.now().Add(time.Hour)
+	for _, before := range []outbox.Pause{
+		{Since: suiteTime},
+		{Since: suiteTime, Until: soon.Add(time.Hour), Reason: "deploy", By: "ann"},
+		{Since: suiteTime, Until: soon.Add(time.Hour), Reason: "down", By: "node-1", Automatic: true},
+	} {
+		for _, after := range []outbox.Pause{
+			{Since: suiteTime.Add(time.Hour)},
+			{Since: suiteTime.Add(time.Hour), Until: soon, Reason: "provider", By: "bob"},
+		} {
+			before.Kind, after.Kind = pausedKind, pausedKind
+			s.pauses(before)
+			s.paused(before)
+			s.pauses(after)
+			s.paused(after)
+			s.resumes(pausedKind)
+		}
+	}
+}
+
+func pauseAutomatically(s *storeSuite) {
+	soon := s.now().Add(time.Hour)
+	asked := func(until time.Time, by string) outbox.Pause {
+		return outbox.Pause{Kind: pausedKind, Since: suiteTime.Add(time.Minute), Until: until, Reason: "down", By: by, Automatic: true}
+	}
+	s.pauses(asked(soon, "node-1"))
+	s.paused(asked(soon, "node-1"))
+	s.pauses(asked(soon.Add(-time.Minute), "node-2"))
+	s.paused(asked(soon, "node-1"))
+	s.pauses(asked(soon.Add(time.Minute), "node-3"))
+	s.paused(asked(soon.Add(time.Minute), "node-3"))
+	for _, operators := range []outbox.Pause{{Kind: pausedKind, Since: suiteTime}, {Kind: pausedKind, Since: suiteTime, Until: soon, By: "ann"}} {
+		s.pauses(operators)
+		s.pauses(asked(soon.Add(time.Hour), "node-1"))
+		s.paused(operators)
+	}
+}
+
+func pauseEnds(s *storeSuite) {
+	was, soon := s.now().Add(-time.Second), s.now().Add(time.Hour)
+	for _, automatic := range []bool{false, true} {
+		for _, next := range []bool{false, true} {
+			s.pauses(outbox.Pause{Kind: pausedKind, Since: suiteTime, Until: was, Reason: "over", Automatic: automatic})
+			s.paused()
+			again := outbox.Pause{Kind: pausedKind, Since: suiteTime.Add(time.Hour), Until: soon, By: "ann", Automatic: next}
+			s.pauses(again)
+			s.paused(again)
+			s.resumes(pausedKind)
+		}
+	}
 }
 
 func pauseKinds(s *storeSuite) {
@@ -72,7 +128,7 @@ func pauseKinds(s *storeSuite) {
 		{AggregateType: outbox.AggregateType(strings.Repeat("é", 64)), EventType: outbox.EventType(strings.Repeat("ü", 127) + "u")},
 	} {
 		want = append(want, outbox.Pause{Kind: kind, Since: suiteTime})
-		s.pauses(kind, suiteTime)
+		s.pauses(outbox.Pause{Kind: kind, Since: suiteTime})
 	}
 	s.paused(want...)
 	s.resumes(want[0].Kind)
@@ -80,15 +136,31 @@ func pauseKinds(s *storeSuite) {
 }
 
 func pauseConcurrently(s *storeSuite) {
-	kind := outbox.EventKind{AggregateType: "order", EventType: "Paid"}
 	errs := make([]error, 8)
 	var wg sync.WaitGroup
 	for i := range errs {
-		wg.Go(func() { errs[i] = s.Store.Pause(s.ctx, s.DB, outbox.Pause{Kind: kind, Since: suiteTime}) })
+		wg.Go(func() { errs[i] = s.Store.Pause(s.ctx, s.DB, outbox.Pause{Kind: pausedKind, Since: suiteTime}) })
 	}
 	wg.Wait()
 	for _, err := range errs {
 		s.ok("Pause", err)
 	}
-	s.paused(outbox.Pause{Kind: kind, Since: suiteTime})
+	s.paused(outbox.Pause{Kind: pausedKind, Since: suiteTime})
+}
+
+func pauseAutomaticallyAtOnce(s *storeSuite) {
+	soon := s.now().Add(time.Hour)
+	errs := make([]error, 8)
+	var wg sync.WaitGroup
+	asked := func(i int) outbox.Pause {
+		return outbox.Pause{Kind: pausedKind, Since: suiteTime, Until: soon.Add(time.Duration(i) * time.Minute), Automatic: true}
+	}
+	for i := range errs {
+		wg.Go(func() { errs[i] = s.Store.Pause(s.ctx, s.DB, asked(i)) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		s.ok("Pause", err)
+	}
+	s.paused(asked(len(errs) - 1))
 }

@@ -27,10 +27,9 @@ const memoryTable = "memory"
 type Store struct {
 	db *DB
 
-	mu   sync.Mutex         // never held while anything blocks
-	rows map[string]*memRow // by event id; with rows that are not yet committed
-	// pauses are the kinds that are paused, and since when.
-	pauses map[outbox.EventKind]time.Time
+	mu     sync.Mutex         // never held while anything blocks
+	rows   map[string]*memRow // by event id; with rows that are not yet committed
+	pauses map[outbox.EventKind]outbox.Pause
 	nodes  map[string]report // by owner
 	ranges outbox.Ranges     // as they were set last
 }
@@ -46,7 +45,7 @@ type memRow struct {
 
 // NewStore makes an empty store.
 func NewStore() *Store {
-	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[outbox.EventKind]time.Time{}, nodes: map[string]report{}}
+	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[outbox.EventKind]outbox.Pause{}, nodes: map[string]report{}}
 }
 
 // DB is the pool to use with this store, and the writer's source.

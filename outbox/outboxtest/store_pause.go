@@ -12,10 +12,16 @@ func (s *Store) Pause(ctx context.Context, _ outbox.DB, pause outbox.Pause) erro
 		return err
 	}
 	defer s.mu.Unlock()
-	if _, paused := s.pauses[pause.Kind]; !paused {
-		s.pauses[pause.Kind] = pause.Since
+	if old, is := s.pauses[pause.Kind]; is && pause.Automatic && !s.isOver(old) && (!old.Automatic || !old.Until.Before(pause.Until)) {
+		return nil
 	}
+	s.pauses[pause.Kind] = pause
 	return nil
+}
+
+// isOver reports whether a pause has ended.
+func (s *Store) isOver(pause outbox.Pause) bool {
+	return !pause.Until.IsZero() && !pause.Until.After(s.clock())
 }
 
 // Resume implements [outbox.Store].
@@ -35,8 +41,10 @@ func (s *Store) Paused(ctx context.Context, _ outbox.DB) ([]outbox.Pause, error)
 	}
 	defer s.mu.Unlock()
 	var list []outbox.Pause
-	for kind, since := range s.pauses {
-		list = append(list, outbox.Pause{Kind: kind, Since: since})
+	for _, pause := range s.pauses {
+		if !s.isOver(pause) {
+			list = append(list, pause)
+		}
 	}
 	return list, nil
 }

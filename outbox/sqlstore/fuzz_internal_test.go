@@ -114,7 +114,7 @@ func FuzzPauseValue(f *testing.F) {
 			return // Pause refuses it
 		}
 		since := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-		text, err := json.Marshal(pauseRow{"", "", since})
+		text, err := json.Marshal(pauseRow{Since: since})
 		require.NoError(t, err)
 		pause, err := readPause("name", strings.Replace(strings.Replace(string(text), `"aggregate_type":""`, `"aggregate_type":`+quoted(t, aggregate), 1), `"event_type":""`, `"event_type":`+quoted(t, event), 1))
 		require.NoError(t, err)

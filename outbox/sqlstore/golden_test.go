@@ -273,6 +273,10 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	pair := outbox.EventKind{AggregateType: "A", EventType: "T"}
 	section("pause")
 	run("pause", store.Pause(ctx, rec, outbox.Pause{Kind: pair, Since: someTime}))
+	section("pause until a time")
+	run("pause", store.Pause(ctx, rec, outbox.Pause{Kind: pair, Since: someTime, Until: someTime}))
+	section("pause because a listener asks")
+	require.NoError(t, store.Pause(ctx, idle{rec}, outbox.Pause{Kind: pair, Since: someTime, Until: someTime, Automatic: true}))
 	section("resume")
 	run("resume", store.Resume(ctx, rec, pair))
 	section("paused")

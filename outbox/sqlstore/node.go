@@ -47,7 +47,7 @@ func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d 
 	if _, err = s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) }); err != nil {
 		return err
 	}
-	return s.forgetNodes(ctx, db)
+	return s.forgetEnded(ctx, db)
 }
 
 // pairsOf and kindsOf keep nil apart from an empty list.
@@ -71,21 +71,31 @@ func kindsOf(pairs [][2]string) (kinds []outbox.EventKind) {
 	return kinds
 }
 
-// forgetNodes deletes the rows of nodes that died. The names are read first, because MySQL would
-// lock all rows of nodes to delete by time.
-func (s *Store) forgetNodes(ctx context.Context, db outbox.DB) error {
+// forgetEnded deletes the rows of nodes that died and of pauses that ended. The names are read first,
+// because MySQL would lock all rows of a kind to delete by time.
+func (s *Store) forgetEnded(ctx context.Context, db outbox.DB) error {
 	q := s.query(256)
-	q.add("SELECT name FROM ").control(s).add(" WHERE kind = 'node' AND expires_at NOT BETWEEN ").fromNow(-nodeKept).add(" AND ").fromNow(farthest)
-	var died []string
-	err := s.rows(ctx, db, "looking for nodes that died", q, func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		died = append(died, name)
+	q.add("SELECT kind, name FROM ").control(s).add(" WHERE kind = 'node' AND expires_at NOT BETWEEN ").fromNow(-nodeKept).add(" AND ").fromNow(farthest).
+		add(" OR kind = 'pause' AND expires_at <= ").now()
+	var died, ended []string
+	err := s.rows(ctx, db, "looking for nodes that died and pauses that ended", q, func(rows *sql.Rows) error {
+		var kind, name string
+		err := rows.Scan(&kind, &name)
+		if kind == "node" {
+			died = append(died, name)
+		} else {
+			ended = append(ended, name)
+		}
 		return err
 	})
 	for _, name := range died {
 		if err == nil {
 			err = s.Withdraw(ctx, db, name)
+		}
+	}
+	for _, name := range ended {
+		if err == nil {
+			err = s.forgetPause(ctx, db, name)
 		}
 	}
 	return err

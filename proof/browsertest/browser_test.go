@@ -49,7 +49,7 @@ const unnamed = `[
 func TestEachPageIsReadable(t *testing.T) {
 	rows := dashtest.Shop(time.Now())
 	v := open(t, sqlite(), rows...)
-	require.NoError(t, v.outbox.Pause(t.Context(), outbox.EventKind{EventType: "OrderPaid"}))
+	require.NoError(t, v.outbox.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "OrderPaid"}}))
 	for _, scheme := range []string{"light", "dark"} {
 		command(v, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 		for _, width := range []int64{1200, 360} {

@@ -52,7 +52,7 @@ func (o *operator) delete(ctx context.Context, n int) {
 
 func (o *operator) pause(ctx context.Context) {
 	kind := faultrun.Kind(faultrun.Types[rand.IntN(len(faultrun.Types))])
-	_ = o.ob.Pause(ctx, kind)
+	_ = o.ob.Pause(ctx, outbox.Pause{Kind: kind})
 	wait(ctx, time.Duration(rand.IntN(1000))*time.Millisecond)
 	_ = o.ob.Resume(context.WithoutCancel(ctx), kind)
 }

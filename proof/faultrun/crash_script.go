@@ -116,7 +116,7 @@ func (n *node) request(ctx context.Context, asks string) *checker.Request {
 // gives back the queued events of that kind.
 func (n *node) pause(ctx context.Context, kind outbox.EventKind) {
 	ctx = context.WithValue(ctx, whoseKey{}, "operator")
-	n.insist(ctx, func() error { return n.ob.Pause(ctx, kind) })
+	n.insist(ctx, func() error { return n.ob.Pause(ctx, outbox.Pause{Kind: kind}) })
 	close(n.crash.unblock)
 	n.insist(ctx, func() error { return n.ob.Resume(ctx, kind) })
 }

@@ -93,7 +93,7 @@ func TestRightsToReadAndWriteBothTablesAreEnough(t *testing.T) {
 			stats, err := ob.Stats(ctx)
 			return err == nil && stats.Dead == 1
 		}, 20*time.Second, 10*time.Millisecond)
-		require.NoError(t, ob.Pause(ctx, outbox.EventKind{AggregateType: "Order", EventType: "OrderPlaced"}))
+		require.NoError(t, ob.Pause(ctx, outbox.Pause{Kind: outbox.EventKind{AggregateType: "Order", EventType: "OrderPlaced"}}))
 		n, err := ob.DeadLetters().ReplayAll(ctx, outbox.DeadFilter{}, 0)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)

@@ -67,6 +67,7 @@ func Example_oneListener() {
 var (
 	errNoAddress = errors.New("the customer has no address")
 	errBusy      = errors.New("429 too many requests")
+	errDown      = errors.New("503 service unavailable")
 )
 
 // send answers by the total of the order.
@@ -78,6 +79,8 @@ func send(_ context.Context, o Order) error {
 		return errBusy
 	case 3:
 		return errors.New("no answer")
+	case 4:
+		return errDown
 	default:
 		return nil
 	}
@@ -89,13 +92,15 @@ func Example_results() {
 		switch {
 		case errors.Is(err, errNoAddress):
 			return outbox.Dead(err) // DEAD at once: another attempt would fail too
+		case errors.Is(err, errDown):
+			return outbox.PauseFor(5*time.Minute, err) // no event of this kind until then
 		case errors.Is(err, errBusy):
 			return outbox.RetryIn(30*time.Second, err) // the server said when
 		default:
 			return err // nil is done; an error is retried with backoff
 		}
 	})
-	for total := range 4 {
+	for total := range 5 {
 		store := deliver(Order{ID: "o-1", Total: total}, func(ob *outbox.Outbox) error { return ob.Register(listener) })
 		row := store.Rows()[0]
 		fmt.Printf("%s %d %q\n", row.Status, row.Attempts, row.LastError)
@@ -105,6 +110,7 @@ func Example_results() {
 	// DEAD 0 "the customer has no address"
 	// RETRY 1 "429 too many requests (retry after 30s)"
 	// RETRY 1 "no answer"
+	// NEW 0 "503 service unavailable"
 }
 
 func Example_interceptor() {

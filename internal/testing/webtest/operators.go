@@ -60,12 +60,15 @@ func pauses(t *testing.T, server *server) {
 	server.send(http.MethodGet, "/admin/pauses").is(t, 200, `{"pauses":[]}`)
 	server.post("/admin/pause?event_type=Paid&aggregate_type=Order").is(t, 204, "")
 	server.post("/admin/pause?event_type=Paid&aggregate_type=Order").is(t, 204, "")
-	server.post("/admin/pause?event_type=a%26b").is(t, 204, "")
+	server.post("/admin/pause?event_type=a%26b&for=90m&reason=provider+down").is(t, 204, "")
 	for _, path := range []string{"/admin/pauses", "/admin/stats"} {
 		got := server.send(http.MethodGet, path)
 		require.Contains(t, got.body, `{"event_type":"Paid","aggregate_type":"Order","since":"20`, path)
 		require.Contains(t, got.body, `{"event_type":"a\u0026b","aggregate_type":"__GLOBAL__","since":"20`, path)
 	}
+	paused := server.send(http.MethodGet, "/admin/pauses").body
+	require.Contains(t, paused, `"reason":"provider down"`)
+	require.Regexp(t, `"event_type":"a.u0026b"[^}]*"until":"20`, paused)
 	server.post("/admin/resume?event_type=a%26b").is(t, 204, "")
 	server.post("/admin/resume?event_type=a%26b").is(t, 204, "")
 	require.NotContains(t, server.send(http.MethodGet, "/admin/pauses").body, "GLOBAL")
@@ -80,7 +83,18 @@ func pauses(t *testing.T, server *server) {
 	}
 	server.send(http.MethodGet, "/admin/pauses").is(t, 200, `{"pauses":[]}`)
 	server.post("/admin/pause?event_type=Paid&since=x").is(t, 400,
-		`{"error":"parameter \"since\" is unknown; known are event_type, aggregate_type, pretty","parameter":"since"}`)
+		`{"error":"parameter \"since\" is unknown; known are for, reason, event_type, aggregate_type, pretty","parameter":"since"}`)
+	for text, problem := range map[string]string{
+		"for=500ms": "is \\\"500ms\\\"; it must be a duration from 1s", "for=-1h": "it must be a duration from 1s", "for=soon": "it must be a duration from 1s",
+		"reason=a%0Ab": "holds the control character U+000A", "reason=" + strings.Repeat("a", 501): "is 501 characters long; the limit is 500",
+	} {
+		got := server.post("/admin/pause?event_type=Paid&" + text)
+		require.Equal(t, 400, got.StatusCode, text)
+		require.Contains(t, got.body, problem)
+		name, _, _ := strings.Cut(text, "=")
+		require.Contains(t, got.body, `"parameter":"`+name+`"`)
+	}
+	server.send(http.MethodGet, "/admin/pauses").is(t, 200, `{"pauses":[]}`)
 	server.post("/admin/resume?event_type="+strings.Repeat("a", 129)).is(t, 400,
 		`{"error":"parameter \"event_type\" is 129 characters long; the limit is 128","parameter":"event_type"}`)
 }

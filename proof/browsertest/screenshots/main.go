@@ -61,7 +61,7 @@ func run(ctx context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
-	if err := ob.Pause(ctx, outbox.EventKind{AggregateType: "Order", EventType: "OrderReminder"}); err != nil {
+	if err := ob.Pause(ctx, outbox.Pause{Kind: outbox.EventKind{AggregateType: "Order", EventType: "OrderReminder"}}); err != nil {
 		return err
 	}
 	if err := store.Announce(ctx, db, outbox.Node{

@@ -196,7 +196,21 @@ func (p *patient) backlog(ctx context.Context) error {
 		p.report(Note, fmt.Sprintf("%d events are dead", s.Dead)+blocks, "outbox dead groups shows why; outbox dead replay delivers them again"+behind)
 	}
 	if len(s.Paused) > 0 {
-		p.report(Note, fmt.Sprintf("%d types of events are paused", len(s.Paused)), "outbox paused lists them, outbox resume ends a pause")
+		seen := fmt.Sprintf("%d types of events are paused", len(s.Paused))
+		if n := automatic(s.Paused); n > 0 {
+			seen += fmt.Sprintf(", %d of them by a listener whose receiver is down", n)
+		}
+		p.report(Note, seen, "outbox paused lists them, outbox resume ends a pause")
 	}
 	return nil
+}
+
+// automatic counts the pauses that listeners asked for.
+func automatic(list []outbox.Pause) (n int) {
+	for _, pause := range list {
+		if pause.Automatic {
+			n++
+		}
+	}
+	return n
 }

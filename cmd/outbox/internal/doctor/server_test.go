@@ -250,7 +250,7 @@ func TestABacklogIsFound(t *testing.T) {
 		w.insert(t, "e2", "", time.Hour)
 		_, err := w.store.Mark(t.Context(), w.DB, outbox.OutcomeDead, []outbox.Mark{{EventID: "e2", Error: "x", Attempts: 1}})
 		require.NoError(t, err)
-		require.NoError(t, w.cfg.Outbox.Pause(t.Context(), outbox.EventKind{EventType: "T"}))
+		require.NoError(t, w.cfg.Outbox.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "T"}}))
 		w.requireFinding(t, "backlog", doctor.Warning, "1 events are due, the oldest for 1h0m")
 		w.requireFinding(t, "backlog", doctor.Note, "1 events are dead")
 		w.requireFinding(t, "backlog", doctor.Note, "1 types of events are paused")
