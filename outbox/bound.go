@@ -24,10 +24,10 @@ type Drained struct {
 	NextDue time.Time
 }
 
-// drain is what an engine knows of the Drain that it serves, and counts the outcomes, as its
+// drain is what an engine knows of the Drain that it serves, and counts the outcomes, as the
 // metrics. A nil *drain is no Drain, for take, giveBack and room.
 type drain struct {
-	Metrics               // without the Close that it may have: the outbox closes its metrics
+	Metrics               // without the Close that it may have: the outbox closes the metrics
 	n       int           // the most events
 	due     time.Time     // the events that are due by then
 	taken   atomic.Int64  // events that were taken in hand

@@ -203,7 +203,7 @@ func (d *dispatcher) dueIn(delay time.Duration) time.Time {
 // pauseFor pauses the kind of an event, and gives the event back without an attempt. The event is due
 // a microsecond later than before, so that it is delivered when the pause is over, and so that late
 // marks change nothing. In [Ordered] the row stays as it is: the microsecond would be a place behind
-// the other events of its transaction.
+// the other events of the transaction.
 func (d *dispatcher) pauseFor(dl *delivery, c cause) {
 	d.pauses.ask(kindOf(dl.env), c.decided.Delay, c.reason())
 	d.wakePoller()

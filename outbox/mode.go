@@ -279,14 +279,14 @@ const (
 )
 
 // OnUnroutable says what becomes of an event for which the process that has it in hand has no
-// listener: no listener of its kind, or no listener with the name that its row is for; see [Named].
+// listener: no listener of the kind, or no listener with the name that the row is for; see [Named].
 type OnUnroutable uint8
 
 const (
 	// LeaveUnroutable leaves the event to a process that has a listener, as in a rolling deploy: the
 	// row stays as it is, no attempt is counted, and this process reads past the events of the kind.
 	// The log names the kind, and so do [Stats] and the report of the [Node]. An event is deferred
-	// instead in [Ordered], if only the named listener of its row is missing, and when the kinds without
+	// instead in [Ordered], if only the named listener of the row is missing, and when the kinds without
 	// a listener are more than 100: by as long as the event is old, from a second to five minutes.
 	LeaveUnroutable OnUnroutable = iota + 1
 	// KillUnroutable makes the event DEAD at once.

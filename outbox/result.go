@@ -271,7 +271,7 @@ func outcomeOf(listeners context.Context, opts DispatchOptions, rules *Rules, at
 	}
 }
 
-// unroutableDelay is how long an event without a listener waits, by its age: the waits double, so that
+// unroutableDelay is how long an event without a listener waits, by age: the waits double, so that
 // a backlog of such events costs few statements.
 func unroutableDelay(age time.Duration) time.Duration {
 	return min(max(age, time.Second), maxUnroutableDelay)

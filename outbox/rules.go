@@ -42,9 +42,9 @@ type Rules struct {
 	ListenerTimeout time.Duration
 
 	// Expires is how long after OccurredAt an event may still be delivered, at least a millisecond.
-	// Later the event goes DEAD, and its reason begins with "expired"; no attempt is counted. The
+	// Later the event goes DEAD, and the reason begins with "expired"; no attempt is counted. The
 	// time is looked at before each delivery begins, so an expired event stays in the table for as
-	// long as its kind is paused or another event has its turn. A delivery that has begun goes on. A
+	// long as the kind is paused or another event comes first. A delivery that has begun goes on. A
 	// replay does not change OccurredAt: the event expires again. The process that wrote the event
 	// and the process that delivers it use their own clocks, [Config].Clock: a difference between
 	// the clocks makes events expire earlier or later by that difference. Defaults to never.
