@@ -127,7 +127,9 @@ func TestAValueOutOfRangeIsAnErrorOfItsKey(t *testing.T) {
 func TestTheErrorsOfKindsHaveTheKeysOfTheirElements(t *testing.T) {
 	t.Parallel()
 	err := Config{Dispatch: DispatchConfig{Workers: -1}, Kinds: []KindConfig{
-		{EventType: "a", Concurrency: 1}, {Rate: 2e6}, {EventType: "a.b", AggregateType: "\x00", Concurrency: -1, Rate: 1, Burst: -1, MaxAttempts: -2},
+		{EventType: "a", Concurrency: 1},
+		{Rate: 2e6},
+		{EventType: "a.b", AggregateType: "\x00", Concurrency: -1, Rate: 1, Burst: -1, MaxAttempts: -2},
 		{EventType: "a", Rate: 1, OnDone: "x", Retention: 3, Retry: RetryConfig{BaseDelay: 2, MaxDelay: 1}},
 	}, Poll: PollConfig{Interval: 1}}.Validate()
 	for _, want := range []string{
