@@ -106,7 +106,7 @@ func (n *node) build(ctx context.Context) bool {
 	}
 	n.box = newInbox(n.Driver)
 	cfg := outbox.Config{
-		DB: n.pools.db, Store: store, Mode: n.mode(), Purge: n.purge(), Notifier: n.notifier(),
+		DB: n.pools.db, Store: ownIDs{store, n.Spec}, Mode: n.mode(), Purge: n.purge(), Notifier: n.notifier(),
 		RetryPolicy: outbox.ExponentialBackoff(5*time.Millisecond, 50*time.Millisecond),
 		Clock:       outbox.ClockFunc(func() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }),
 		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
