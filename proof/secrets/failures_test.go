@@ -182,7 +182,7 @@ func servers() []testdb.Target {
 func TestFailuresShowNoSecret(t *testing.T) {
 	for _, target := range targets() {
 		t.Run(target.Name, func(t *testing.T) {
-			mode := outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 2, ListenerTimeout: 50 * time.Millisecond}, Poll: outbox.PollOptions{Interval: 20 * time.Millisecond}}
+			mode := outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 2, OnUnroutable: outbox.KillUnroutable, ListenerTimeout: 50 * time.Millisecond}, Poll: outbox.PollOptions{Interval: 20 * time.Millisecond}}
 			s := openShop(t, openWithPassword(t, target), mode)
 			s.refusedWrites()
 			require.NoError(t, s.ob.Start(t.Context()))
