@@ -47,6 +47,7 @@ func newOutbox(t *testing.T, cfg outbox.Config) *outbox.Outbox {
 	cfg.Logger = quiet
 	ob, err := outbox.New(cfg)
 	require.NoError(t, err)
+	require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil }))))
 	t.Cleanup(func() { _ = ob.Close(context.Background()) }) //nolint:usetesting // it has ended by then.
 	return ob
 }

@@ -1,6 +1,7 @@
 package fxprom_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"testing"
@@ -56,7 +57,10 @@ func TestMetricsAreRegisteredWhileTheAppRuns(t *testing.T) {
 	t.Parallel()
 	registry, db := prometheus.NewPedanticRegistry(), new(sql.DB)
 	var w *outbox.Writer
-	app := fx.New(fx.NopLogger, fx.Supply(db), module(fxprom.Metrics(registry)), fx.Populate(&w))
+	listener := outboxfx.AsBinding(func() outbox.Binding {
+		return outbox.On("", "Placed", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil }))
+	})
+	app := fx.New(fx.NopLogger, fx.Supply(db), module(fxprom.Metrics(registry)), listener, fx.Populate(&w))
 	require.NoError(t, app.Err())
 	_, sums := gathered(t, registry)
 	require.Empty(t, sums, "an app that was not started leaves nothing")
