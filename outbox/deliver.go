@@ -46,10 +46,10 @@ func (d *dispatcher) exhausted(dl *delivery, rules *Rules) bool {
 	switch {
 	case rules.MaxAttempts == Endless:
 		return false
-	case dl.counted:
-		return attempts >= max(rules.MaxAttempts-1, 1)
-	default:
-		return attempts >= max(rules.MaxAttempts, 2)
+	case dl.counted && attempts < max(rules.MaxAttempts-1, 1), !dl.counted && attempts < max(rules.MaxAttempts, 2):
+		return false
+	default: // without the listener, its rules are not known here
+		return d.unheard.isHeard(dl.kind())
 	}
 }
 
