@@ -53,6 +53,12 @@ func (d *dispatcher) exhausted(dl *delivery, rules *Rules) bool {
 	}
 }
 
+// callsListener reports whether a delivery that begins now calls its listener.
+func (d *dispatcher) callsListener(dl *delivery) bool {
+	rules := d.rulesOf(dl)
+	return !d.isExpired(dl, rules) && !d.exhausted(dl, rules)
+}
+
 // rulesOf are the rules that apply to a delivery.
 func (d *dispatcher) rulesOf(dl *delivery) *Rules {
 	rules := d.rules.Load()

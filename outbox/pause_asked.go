@@ -127,12 +127,13 @@ func (p *pauses) resume(kind EventKind) {
 }
 
 // begin reports whether a delivery may begin now, and makes the delivery a probe if the pause of the
-// kind ended.
-func (p *pauses) begin(dl *delivery) bool {
+// kind ended. A delivery that does not call its listener is no probe, because its end says nothing of
+// the receiver.
+func (p *pauses) begin(dl *delivery, callsListener func(*delivery) bool) bool {
 	kind := kindOf(dl.env)
 	set := p.now.Load()
 	_, held := set.kinds[kind]
-	if _, ended := set.ended[kind]; !ended || held {
+	if _, ended := set.ended[kind]; !ended || held || !callsListener(dl) {
 		return !held
 	}
 	p.change(func(was, next *pauseSet) {
@@ -148,13 +149,20 @@ func (p *pauses) begin(dl *delivery) bool {
 	return dl.probe || !p.hasKind(kind)
 }
 
-// probed ends a probe: the deliveries of the kind go on, unless the kind was paused meanwhile.
+// probed ends a probe: the deliveries of the kind go on, unless the kind was paused meanwhile. If the
+// listener was not called after all, the next delivery is a probe.
 func (p *pauses) probed(dl *delivery) {
 	dl.probe = false
 	kind := kindOf(dl.env)
 	p.change(func(_, next *pauseSet) {
-		if next.kinds[kind].probing {
-			delete(next.kinds, kind)
+		pause := next.kinds[kind]
+		if !pause.probing {
+			return
+		}
+		delete(next.kinds, kind)
+		if dl.expired || dl.outcome == OutcomeReleased {
+			pause.probing = false
+			next.ended[kind] = pause
 		}
 	})
 }
