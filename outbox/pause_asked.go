@@ -118,12 +118,21 @@ func (p *pauses) storeOne(ctx context.Context, asked paused) error {
 	return nil
 }
 
-// resume forgets the pause that a listener of this process asked for, and the probe after it.
-func (p *pauses) resume(kind EventKind) {
+// resume ends the pause of a kind, and forgets the pause that a listener of this process asked for, and
+// the probe after it. A pause that is being stored must not be stored after it was ended.
+func (p *pauses) resume(ctx context.Context, kind EventKind) error {
+	if err := p.lock(ctx); err != nil {
+		return err
+	}
+	defer p.unlock()
+	if err := p.store.Resume(ctx, p.db, kind); err != nil {
+		return err
+	}
 	p.change(func(_, next *pauseSet) {
 		delete(next.kinds, kind)
 		delete(next.ended, kind)
 	})
+	return nil
 }
 
 // begin reports whether a delivery may begin now, and makes the delivery a probe if the pause of the
