@@ -158,7 +158,7 @@ func (p *pauses) learn(was, next *pauseSet, list []Pause, ahead time.Duration) {
 		case still:
 		case old.probing:
 			next.kinds[kind] = old
-		case old.Automatic && !old.ends.After(now):
+		case old.Automatic && old.ends.Sub(now) < pausePace: // the end is known about as exactly as the database is fast
 			next.ended[kind] = old
 		}
 	}
