@@ -46,11 +46,17 @@ func (d *dispatcher) exhausted(dl *delivery, rules *Rules) bool {
 	switch {
 	case rules.MaxAttempts == Endless:
 		return false
-	case dl.counted:
-		return attempts >= max(rules.MaxAttempts-1, 1)
-	default:
-		return attempts >= max(rules.MaxAttempts, 2)
+	case dl.counted && attempts < max(rules.MaxAttempts-1, 1), !dl.counted && attempts < max(rules.MaxAttempts, 2):
+		return false
+	default: // without the listener, its rules are not known here
+		return d.unheard.isHeard(dl.kind())
 	}
+}
+
+// callsListener reports whether a delivery that begins now calls its listener.
+func (d *dispatcher) callsListener(dl *delivery) bool {
+	rules := d.rulesOf(dl)
+	return !d.isExpired(dl, rules) && !d.exhausted(dl, rules)
 }
 
 // rulesOf are the rules that apply to a delivery.

@@ -158,11 +158,10 @@ func (o *Outbox) Resume(ctx context.Context, kind EventKind) error {
 		return err
 	}
 	return o.changePause(ctx, "resuming", kind, func() error {
-		err := o.store.Resume(ctx, o.db, kind)
-		if err == nil && o.dispatcher != nil {
-			o.dispatcher.pauses.resume(kind)
+		if o.dispatcher == nil {
+			return o.store.Resume(ctx, o.db, kind)
 		}
-		return err
+		return o.dispatcher.pauses.resume(ctx, kind)
 	})
 }
 

@@ -44,6 +44,8 @@ type pauseSet struct {
 	// ended are kinds whose automatic pause ended: their next delivery is a probe.
 	ended   map[EventKind]paused
 	changed chan struct{} // closed when other kinds are paused
+	// old: this process began to hold the table, and has not read the pauses since then.
+	old bool
 }
 
 // paused is a pause as this process knows it.
@@ -66,14 +68,22 @@ func newPauses(db DB, store Store, log *slog.Logger, clock Clock, owner string) 
 	return p
 }
 
-// has reports whether an event's kind is paused.
+// has reports whether an event's kind is paused, or may be for all that this process knows.
 func (p *pauses) has(env *Envelope) bool {
-	set := p.now.Load().kinds
-	if len(set) == 0 {
-		return false
+	set := p.now.Load()
+	if set.old || len(set.kinds) == 0 {
+		return set.old
 	}
-	_, paused := set[kindOf(env)]
+	_, paused := set.kinds[kindOf(env)]
 	return paused
+}
+
+// gained is called when this process begins to hold the table: other processes may have paused kinds
+// while it waited. The events that it commits are left to the poller, which reads the pauses first.
+func (p *pauses) gained() {
+	if p.isDue() {
+		p.change(func(_, next *pauseSet) { next.old = true })
+	}
 }
 
 // stops reports whether a delivery may not begin, because the kind is paused and the delivery is no
@@ -141,6 +151,7 @@ func (p *pauses) list(ctx context.Context) (list []Pause, ahead time.Duration, e
 // does a probe.
 func (p *pauses) learn(was, next *pauseSet, list []Pause, ahead time.Duration) {
 	clear(next.kinds)
+	next.old = false
 	for _, pause := range list {
 		known := paused{Pause: pause}
 		if !pause.Until.IsZero() {
@@ -158,7 +169,7 @@ func (p *pauses) learn(was, next *pauseSet, list []Pause, ahead time.Duration) {
 		case still:
 		case old.probing:
 			next.kinds[kind] = old
-		case old.Automatic && !old.ends.After(now):
+		case old.Automatic && old.ends.Sub(now) < pausePace: // the end is known about as exactly as the database is fast
 			next.ended[kind] = old
 		}
 	}
@@ -169,7 +180,7 @@ func (p *pauses) change(edit func(was, next *pauseSet)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.now.Load()
-	next := &pauseSet{kinds: maps.Clone(was.kinds), ended: maps.Clone(was.ended), changed: was.changed}
+	next := &pauseSet{kinds: maps.Clone(was.kinds), ended: maps.Clone(was.ended), changed: was.changed, old: was.old}
 	edit(was, next)
 	if !sameKeys(was.kinds, next.kinds) {
 		next.changed = make(chan struct{})

@@ -118,21 +118,31 @@ func (p *pauses) storeOne(ctx context.Context, asked paused) error {
 	return nil
 }
 
-// resume forgets the pause that a listener of this process asked for, and the probe after it.
-func (p *pauses) resume(kind EventKind) {
+// resume ends the pause of a kind, and forgets the pause that a listener of this process asked for, and
+// the probe after it. A pause that is being stored must not be stored after it was ended.
+func (p *pauses) resume(ctx context.Context, kind EventKind) error {
+	if err := p.lock(ctx); err != nil {
+		return err
+	}
+	defer p.unlock()
+	if err := p.store.Resume(ctx, p.db, kind); err != nil {
+		return err
+	}
 	p.change(func(_, next *pauseSet) {
 		delete(next.kinds, kind)
 		delete(next.ended, kind)
 	})
+	return nil
 }
 
 // begin reports whether a delivery may begin now, and makes the delivery a probe if the pause of the
-// kind ended.
-func (p *pauses) begin(dl *delivery) bool {
+// kind ended. A delivery that does not call its listener is no probe, because its end says nothing of
+// the receiver.
+func (p *pauses) begin(dl *delivery, callsListener func(*delivery) bool) bool {
 	kind := kindOf(dl.env)
 	set := p.now.Load()
 	_, held := set.kinds[kind]
-	if _, ended := set.ended[kind]; !ended || held {
+	if _, ended := set.ended[kind]; !ended || held || !callsListener(dl) {
 		return !held
 	}
 	p.change(func(was, next *pauseSet) {
@@ -148,13 +158,20 @@ func (p *pauses) begin(dl *delivery) bool {
 	return dl.probe || !p.hasKind(kind)
 }
 
-// probed ends a probe: the deliveries of the kind go on, unless the kind was paused meanwhile.
+// probed ends a probe: the deliveries of the kind go on, unless the kind was paused meanwhile. If the
+// listener was not called after all, the next delivery is a probe.
 func (p *pauses) probed(dl *delivery) {
 	dl.probe = false
 	kind := kindOf(dl.env)
 	p.change(func(_, next *pauseSet) {
-		if next.kinds[kind].probing {
-			delete(next.kinds, kind)
+		pause := next.kinds[kind]
+		if !pause.probing {
+			return
+		}
+		delete(next.kinds, kind)
+		if dl.expired || dl.outcome == OutcomeReleased {
+			pause.probing = false
+			next.ended[kind] = pause
 		}
 	})
 }

@@ -118,6 +118,7 @@ func (p *poller) Close(ctx context.Context) error {
 
 // begin is called when this process begins to hold the table.
 func (p *poller) begin(died bool) {
+	p.dispatcher.pauses.gained()
 	if died {
 		now := p.now()
 		p.died.Store(&now)

@@ -70,8 +70,8 @@ func (u *unheard) list() (kinds []EventKind) {
 	return kinds
 }
 
-// isHeard reports whether a kind has a listener. A registry that panics has one: the delivery reports
-// the panic.
+// isHeard reports whether a kind has a listener, or the listener that the kind names. A registry that
+// panics has one: the delivery reports the panic.
 func (u *unheard) isHeard(kind EventKind) (heard bool) {
 	defer func() {
 		if recover() != nil {
@@ -79,5 +79,9 @@ func (u *unheard) isHeard(kind EventKind) (heard bool) {
 		}
 	}()
 	l, found := u.registry.ListenerFor(kind.AggregateType, kind.EventType)
+	if kind.Listener != "" {
+		several, _ := l.(listeners)
+		l = several.named(kind.Listener)
+	}
 	return found && l != nil
 }

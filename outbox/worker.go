@@ -217,7 +217,7 @@ func (d *dispatcher) mayBegin(dl *delivery) bool {
 		}
 	}
 	if d.mayDeliver(dl) {
-		if d.pauses.begin(dl) {
+		if d.pauses.begin(dl, d.callsListener) {
 			return true
 		}
 		d.holdUp()
