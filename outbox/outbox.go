@@ -287,16 +287,19 @@ func (o *Outbox) Close(ctx context.Context) error {
 	o.mu.Lock()
 	o.state = stopped
 	o.mu.Unlock()
-	o.closing.Do(func() { o.shutdown(ctx) })
+	o.closing.Do(func() {
+		o.awaitDrain()
+		o.shutdown(ctx)
+	})
 	<-o.closed
 	return o.err
 }
 
+// shutdown closes the parts. A start that fails calls it with mu held.
 func (o *Outbox) shutdown(ctx context.Context) {
 	defer close(o.closed)
 	var errs []error
 	began := time.Now()
-	o.awaitDrain()
 	// A statement of a driver that ignores the end of its context does not hold up the
 	// other parts.
 	soon, cancel := context.WithTimeout(ctx, claimGrace)
