@@ -197,7 +197,11 @@ func (o *Outbox) check(ctx context.Context) error {
 	case !o.delivers():
 		return nil
 	case o.hold != nil:
-		return o.hold.Try(ctx)
+		err := o.hold.Try(ctx)
+		if err != nil { // the database may have carried out the statement
+			err = errors.Join(err, o.hold.Release())
+		}
+		return err
 	default:
 		return o.poller.check(ctx)
 	}

@@ -38,7 +38,7 @@ func (s *endsBehind) SetRanges(ctx context.Context, db outbox.DB, was string, by
 // The context of a Start or a Drain may end at any time: both return, and no process holds the table.
 func TestTheContextEndsAsTheHoldBegins(t *testing.T) {
 	t.Parallel()
-	for name, lost := range map[string]bool{"answered": false} {
+	for name, lost := range map[string]bool{"answered": false, "lost": true} {
 		for call, run := range map[string]func(e *engine, ctx context.Context) error{
 			"Start": func(e *engine, ctx context.Context) error { return e.Start(ctx) },
 			"Drain": func(e *engine, ctx context.Context) error { _, err := e.Drain(ctx, 10); return err },
