@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // Drain delivers at most n events of the events that are due when Drain begins, and returns. Drain
@@ -136,14 +138,15 @@ func (o *Outbox) engineFor(d *drain) *Outbox {
 // drainPatience is how long counting what is left may take after the end of the Drain's context.
 const drainPatience = 2 * time.Second
 
-// countLeft counts the events that are due.
-func (o *Outbox) countLeft(ctx context.Context, got *Drained) error {
-	limit := statementTimeout
-	if ctx.Err() != nil {
-		ctx, limit = context.WithoutCancel(ctx), drainPatience
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// countLeft counts the events that are due. The end of the Drain's context does not break off a count
+// at once: the result is valid.
+func (o *Outbox) countLeft(drain context.Context, got *Drained) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(drain), statementTimeout)
 	defer cancel()
+	defer context.AfterFunc(drain, func() {
+		wait.Sleep(ctx, drainPatience)
+		cancel()
+	})()
 	now := storedTime(o.clock.Now())
 	st, err := o.store.Stats(ctx, o.db, now, nil)
 	if err == nil {

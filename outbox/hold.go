@@ -19,6 +19,8 @@ type heldTable struct {
 	// died says that a statement without an answer may have begun the hold, and took the rights of
 	// processes that died.
 	died bool
+	// doubt says that a statement without an answer may have begun the hold, or may do so later.
+	doubt bool
 }
 
 // Hold takes or renews the hold. Another process's rights that last keep this process away.
@@ -37,7 +39,7 @@ func (t *heldTable) Hold(ctx context.Context, d time.Duration) (owner string, di
 		t.died = len(others) > 0 || t.died && len(list.Ranges) > 0
 		until := list.Now.Add(d)
 		set, err := t.set(ctx, list, until, Range{Name: t.owner, Until: until})
-		if err != nil {
+		if t.doubt = err != nil; t.doubt {
 			return "", false, err
 		}
 		if set {
@@ -56,10 +58,14 @@ func (t *heldTable) Release(ctx context.Context) error {
 		}
 		tried = &list
 		others := t.others(list)
-		if len(others) == len(list.Ranges) {
+		if len(others) == len(list.Ranges) && !t.doubt {
 			return nil
 		}
-		if set, err := t.set(ctx, list, list.Now.Add(maxRight), others...); set || err != nil {
+		set, err := t.set(ctx, list, list.Now.Add(maxRight), others...) // a statement that comes later finds another version
+		if set {
+			t.doubt = false
+		}
+		if set || err != nil {
 			return err
 		}
 	}

@@ -197,7 +197,11 @@ func (o *Outbox) check(ctx context.Context) error {
 	case !o.delivers():
 		return nil
 	case o.hold != nil:
-		return o.hold.Try(ctx)
+		err := o.hold.Try(ctx)
+		if err != nil { // the database may have carried out the statement
+			err = errors.Join(err, o.hold.Release())
+		}
+		return err
 	default:
 		return o.poller.check(ctx)
 	}
@@ -287,16 +291,19 @@ func (o *Outbox) Close(ctx context.Context) error {
 	o.mu.Lock()
 	o.state = stopped
 	o.mu.Unlock()
-	o.closing.Do(func() { o.shutdown(ctx) })
+	o.closing.Do(func() {
+		o.awaitDrain()
+		o.shutdown(ctx)
+	})
 	<-o.closed
 	return o.err
 }
 
+// shutdown closes the parts. A start that fails calls it with mu held.
 func (o *Outbox) shutdown(ctx context.Context) {
 	defer close(o.closed)
 	var errs []error
 	began := time.Now()
-	o.awaitDrain()
 	// A statement of a driver that ignores the end of its context does not hold up the
 	// other parts.
 	soon, cancel := context.WithTimeout(ctx, claimGrace)

@@ -63,8 +63,8 @@ type Notifications struct {
 
 	agenda           *agenda.Agenda // when to send
 	sender, listener *loop.Loop
-	state            atomic.Int32 // unstarted, started or closed
-	direct           sync.Mutex   // held by [Notifications.SendNow]
+	state            atomic.Int32  // unstarted, started or closed
+	direct           chan struct{} // holds a token while [Notifications.SendNow] sends
 	// proof is the state of the test that notifications arrive. Through a transaction pooler LISTEN
 	// succeeds and no notification ever arrives.
 	proof  atomic.Int32
@@ -96,7 +96,7 @@ const (
 // New makes notifications. A nil reader does not listen; else interval is the time after which
 // the reader reads without a notification. closed is the error of Start after Close.
 func New(channel Channel, reader Reader, interval time.Duration, log *slog.Logger, closed error) *Notifications {
-	n := &Notifications{channel: channel, reader: reader, interval: interval, log: log, agenda: agenda.New()}
+	n := &Notifications{channel: channel, reader: reader, interval: interval, log: log, agenda: agenda.New(), direct: make(chan struct{}, 1)}
 	n.sending = logburst.Burst{Log: log, Level: slog.LevelWarn, Message: "outbox: a notification could not be sent; trying again"}
 	n.listening = logburst.Burst{
 		Log: log, Level: slog.LevelWarn, Message: "outbox: listening for notifications failed; trying again while the poller reads at its interval",
@@ -151,10 +151,17 @@ func (n *Notifications) IsUnstarted() bool { return n != nil && n.state.Load() =
 
 // SendNow sends a notification that Notify asked for, if no goroutine does, and returns when the
 // notification is sent, or could not be sent: Close tries again. When several goroutines call
-// SendNow, each returns after the notification that it asked for.
+// SendNow, each returns after the notification that it asked for. None waits longer than sendLast, for
+// its turn and its notification together.
 func (n *Notifications) SendNow(ctx context.Context) {
-	n.direct.Lock()
-	defer n.direct.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, sendLast)
+	defer cancel()
+	select {
+	case n.direct <- struct{}{}:
+		defer func() { <-n.direct }()
+	case <-ctx.Done(): // the notification is still to be sent
+		return
+	}
 	if !n.IsUnstarted() {
 		return
 	}
