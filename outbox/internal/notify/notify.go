@@ -151,8 +151,8 @@ func (n *Notifications) IsUnstarted() bool { return n != nil && n.state.Load() =
 
 // SendNow sends a notification that Notify asked for, if no goroutine does, and returns when the
 // notification is sent, or could not be sent: Close tries again. When several goroutines call
-// SendNow, each returns after the notification that it asked for. None waits longer than sendLast, for
-// its turn and its notification together.
+// SendNow, each returns after the notification that it asked for, and no goroutine waits longer than
+// sendLast, for its turn and its notification together.
 func (n *Notifications) SendNow(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sendLast)
 	defer cancel()
