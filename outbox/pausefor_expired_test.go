@@ -22,7 +22,7 @@ func TestAnExpiredEventIsNoProbe(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls atomic.Int32
 				e := build(t, outbox.Config{Mode: mode}, nil)
-				require.NoError(t, e.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
+				require.NoError(t, e.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, _ outbox.Envelope) error {
 					calls.Add(1)
 					time.Sleep(time.Second)
 					return outbox.PauseFor(10*time.Minute, errReceiverDown)
