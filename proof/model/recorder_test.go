@@ -83,6 +83,15 @@ func (s *recorded) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.E
 	return err
 }
 
+// InsertOnce inserts events whose ids are surely new.
+func (s *recorded) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) ([]string, error) {
+	ids := make([]string, len(envs))
+	for i := range envs {
+		ids[i] = envs[i].EventID
+	}
+	return ids, s.Insert(ctx, tx, envs, lease, due)
+}
+
 func (s *recorded) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
