@@ -1,8 +1,10 @@
 package outbox
 
 import (
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // maxUnheard is how many kinds of events the reads of the table leave out because this process has no
@@ -15,59 +17,63 @@ const maxUnheard = 100
 type unheard struct {
 	registry ListenerRegistry
 
-	mu    sync.RWMutex
-	kinds map[EventKind]struct{}
+	mu    sync.Mutex                             // held while kinds is replaced
+	kinds atomic.Pointer[map[EventKind]struct{}] // a map that never changes; nil: no kind
 }
 
 // has reports whether an event is of such a kind.
 func (u *unheard) has(env *Envelope) bool {
-	u.mu.RLock()
-	defer u.mu.RUnlock()
-	if len(u.kinds) == 0 {
+	kinds := u.kinds.Load()
+	if kinds == nil {
 		return false
 	}
-	_, is := u.kinds[kindOf(env)]
+	_, is := (*kinds)[kindOf(env)]
 	return is
 }
 
 // add notes a kind; false when the kind has a listener, or when there are too many kinds.
-func (u *unheard) add(kind EventKind) bool {
+func (u *unheard) add(kind EventKind) (noted bool) {
 	if u.isHeard(kind) {
 		return false
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if _, is := u.kinds[kind]; is {
-		return true
-	}
-	if len(u.kinds) >= maxUnheard {
-		return false
-	}
-	if u.kinds == nil {
-		u.kinds = map[EventKind]struct{}{}
-	}
-	u.kinds[kind] = struct{}{}
-	return true
+	u.change(func(kinds map[EventKind]struct{}) {
+		if len(kinds) < maxUnheard {
+			kinds[kind] = struct{}{}
+		}
+		_, noted = kinds[kind]
+	})
+	return noted
 }
 
 // list forgets the kinds that have a listener by now, and returns the others, sorted.
-func (u *unheard) list() (kinds []EventKind) {
-	u.mu.RLock()
-	for kind := range u.kinds {
-		kinds = append(kinds, kind)
+func (u *unheard) list() []EventKind {
+	kinds := u.kinds.Load()
+	if kinds == nil {
+		return nil
 	}
-	u.mu.RUnlock()
-	kinds = slices.DeleteFunc(kinds, func(kind EventKind) bool {
-		if !u.isHeard(kind) {
-			return false
+	left := slices.SortedFunc(maps.Keys(*kinds), compareKinds)
+	heard := slices.DeleteFunc(slices.Clone(left), func(kind EventKind) bool { return !u.isHeard(kind) })
+	if len(heard) == 0 {
+		return left
+	}
+	u.change(func(kinds map[EventKind]struct{}) {
+		for _, kind := range heard {
+			delete(kinds, kind)
 		}
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		delete(u.kinds, kind)
-		return true
 	})
-	slices.SortFunc(kinds, compareKinds)
-	return kinds
+	return slices.DeleteFunc(left, func(kind EventKind) bool { return slices.Contains(heard, kind) })
+}
+
+// change replaces the kinds by a copy that a function changed.
+func (u *unheard) change(edit func(kinds map[EventKind]struct{})) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	next := map[EventKind]struct{}{}
+	if kinds := u.kinds.Load(); kinds != nil {
+		maps.Copy(next, *kinds)
+	}
+	edit(next)
+	u.kinds.Store(&next)
 }
 
 // isHeard reports whether a kind has a listener, or the listener that the kind names. A registry that
