@@ -80,7 +80,8 @@ func (o *Outbox) Register(bindings ...Binding) error {
 
 // Start checks the table and starts the parts that the mode has. Start fails when the table or a
 // column is missing, when the store is for another kind of database, or when the database does not
-// answer within 30 s; the error says what to do. ctx limits only the start. Starting twice is
+// answer within 30 s; the error says what to do. A process that has no listener then only writes, as in
+// [WriterOnly], also if the registry gets listeners later. ctx limits only the start. Starting twice is
 // harmless. After a failed check you may call Start again; after Close, or when Close is called
 // meanwhile, Start fails with [ErrClosed], and during a [Outbox.Drain] with [ErrDraining].
 func (o *Outbox) Start(ctx context.Context) error {
@@ -133,11 +134,7 @@ func (o *Outbox) listen() {
 	if o.dispatcher == nil || o.registry == nil {
 		return
 	}
-	deaf := o.registry.Len() == 0
-	o.dispatcher.deaf.Store(deaf)
-	if deaf {
-		o.log.Warn("outbox: this process only writes because no listener is registered; register listeners, or use the mode WriterOnly")
-	}
+	o.dispatcher.deaf.Store(o.registry.Len() == 0)
 }
 
 // startParts is called with mu held.
@@ -165,9 +162,13 @@ func (o *Outbox) startParts(ctx context.Context) error {
 		return fmt.Errorf("outbox: starting: %w", errors.Join(err, o.err))
 	}
 	o.started = true
-	if o.builder.drain == nil {
-		o.logStart()
+	if o.builder.drain != nil {
+		return nil
 	}
+	if o.dispatcher != nil && !o.delivers() {
+		o.log.Warn("outbox: this process only writes because no listener is registered; register listeners, or use the mode WriterOnly")
+	}
+	o.logStart()
 	return nil
 }
 
@@ -236,12 +237,12 @@ func (o *Outbox) node() Node {
 		return n
 	}
 	if o.registry != nil {
-		if n.Kinds = o.registry.list(); size(n.Kinds) > maxReportedKinds {
+		if n.Kinds = o.registry.list(); sizeOf(n.Kinds) > maxReportedKinds {
 			n.Kinds = nil
 		}
 	}
 	n.Unheard = o.dispatcher.unheard.list()
-	for size(n.Unheard) > maxReportedKinds {
+	for sizeOf(n.Unheard) > maxReportedKinds {
 		n.Unheard = n.Unheard[:len(n.Unheard)-1]
 	}
 	n.LastPoll = o.poller.lastPoll()
@@ -256,8 +257,8 @@ func (o *Outbox) node() Node {
 // maxReportedKinds is how many bytes of names of kinds a node reports in a list.
 const maxReportedKinds = 8 << 10
 
-// size is the number of bytes of the names of kinds.
-func size(kinds []EventKind) (n int) {
+// sizeOf is the number of bytes of the names of kinds.
+func sizeOf(kinds []EventKind) (n int) {
 	for _, kind := range kinds {
 		n += len(kind.AggregateType) + len(kind.EventType)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +66,7 @@ func TestEventsWithoutAListenerStayAsTheyAre(t *testing.T) {
 				stats, err := e.Stats(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, []outbox.EventKind{{AggregateType: outbox.Global, EventType: "Sung"}}, stats.Unheard)
+				require.Equal(t, stats.Unheard, nodesOf(t, e.Outbox)[0].Unheard)
 			})
 		})
 	}
@@ -314,4 +316,61 @@ func TestRulesNeedNoListenerInAProcessThatOnlyWrites(t *testing.T) {
 	}}}
 	require.NoError(t, build(t, cfg, nil).Start(t.Context()))
 	require.ErrorContains(t, build(t, cfg, handled).Start(t.Context()), "for which no listener is registered")
+}
+
+// A report has room for 8 KiB of names: of the kinds with a listener all or none, of the others the
+// first.
+func TestTheReportOfANodeIsBounded(t *testing.T) {
+	t.Parallel()
+	long := func(i int) outbox.EventType {
+		return outbox.EventType(fmt.Sprintf("%03d-%s", i, strings.Repeat("x", 120)))
+	}
+	for listeners, reported := range map[int]int{40: 41, 80: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			e := build(t, outbox.Config{}, handled)
+			for i := range listeners {
+				require.NoError(t, e.Register(outbox.On("Order", long(i), outbox.ListenerFunc(handled))))
+			}
+			require.NoError(t, e.Start(t.Context()))
+			for i := range 90 {
+				env := sung(fmt.Sprintf("e-%d", i))
+				env.EventType = long(i)
+				e.write(env)
+			}
+			time.Sleep(time.Minute)
+			node := nodesOf(t, e.Outbox)[0]
+			require.Len(t, node.Kinds, reported)
+			require.Greater(t, len(node.Unheard), 50)
+			require.Less(t, len(node.Unheard), 70)
+			require.Equal(t, long(0), node.Unheard[0].EventType)
+			require.NoError(t, e.Close(t.Context()))
+		})
+	}
+}
+
+// awayAtFirst is a store whose first two checks fail.
+type awayAtFirst struct {
+	*outboxtest.Store
+	checks int
+}
+
+func (s *awayAtFirst) memory() *outboxtest.Store { return s.Store }
+
+func (s *awayAtFirst) Check(ctx context.Context, db outbox.DB, claims bool) error {
+	if s.checks++; s.checks <= 2 {
+		return errAway
+	}
+	return s.Store.Check(ctx, db, claims)
+}
+
+// Run starts again and again while the database is away.
+func TestAProcessThatOnlyWritesSaysSoWhenItHasStarted(t *testing.T) {
+	t.Parallel()
+	book := &logbook{}
+	e := build(t, outbox.Config{Store: &awayAtFirst{Store: outboxtest.NewStore()}, Logger: slog.New(book)}, nil)
+	require.ErrorIs(t, e.Start(t.Context()), errAway)
+	require.ErrorIs(t, e.Start(t.Context()), errAway)
+	require.Empty(t, book.about("only writes"))
+	require.NoError(t, e.Start(t.Context()))
+	require.Len(t, book.about("only writes"), 1)
 }
