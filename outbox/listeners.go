@@ -107,9 +107,9 @@ func (a *answers) sum() error {
 	if len(a.left) == 0 {
 		return nil
 	}
-	a.err = &ListenersError{Failures: make([]ListenerFailure, len(a.left))}
+	a.err = &ListenersError{Failures: make([]ListenerFailure, len(a.left)), errs: make([]error, len(a.left))}
 	for i, l := range a.left {
-		a.err.Failures[i] = ListenerFailure{Listener: l.listener, Err: l.cause.err}
+		a.err.Failures[i], a.err.errs[i] = ListenerFailure{Listener: l.listener, Err: l.cause.err}, l.cause.err
 	}
 	return a.err
 }

@@ -33,8 +33,8 @@ func Dead(err error) error { return &OutcomeError{Outcome: OutcomeDead, Err: err
 
 // PauseFor says that the receiver behind a listener is down: no event of the kind is delivered for d,
 // in any process. The event goes back without an attempt, keeps its place, and waits with the others;
-// the text of err is the last error of the event. Nil for err is allowed. d is from a second to a day: a shorter or
-// longer d becomes the bound.
+// the text of err is the last error of the event. Nil for err is allowed. d is from a second to a day:
+// a shorter or longer d becomes the bound.
 //
 // The pause is as by [Outbox.Pause], with Automatic set: [Outbox.Paused] lists the pause with the text
 // of err, and [Outbox.Resume] ends it early. An automatic pause never shortens a longer pause, and never
@@ -92,6 +92,8 @@ func (e *OutcomeError) Unwrap() error { return e.Err }
 // the outermost interceptor returns this error, or an error that wraps it.
 type ListenersError struct {
 	Failures []ListenerFailure
+
+	errs []error // of Failures, for Unwrap, which each question about the error calls; may be nil
 }
 
 // ListenerFailure is the error of one of several listeners.
@@ -111,6 +113,9 @@ func (e *ListenersError) Error() string {
 
 // Unwrap are the errors of the listeners.
 func (e *ListenersError) Unwrap() []error {
+	if e.errs != nil {
+		return e.errs
+	}
 	errs := make([]error, len(e.Failures))
 	for i, f := range e.Failures {
 		errs[i] = f.Err
