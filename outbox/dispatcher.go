@@ -137,7 +137,10 @@ func (d *dispatcher) Start(ctx context.Context) error {
 // readRules finds out which rules apply: the operator's, the listeners', and the outbox's. With
 // seal, the registry refuses further rules.
 func (d *dispatcher) readRules(seal bool) {
-	d.rules.Store(resolve(d.options, d.opts.Rules, rulesIn(d.registry, seal)))
+	listeners := rulesIn(d.registry, seal)
+	if d.rules.Load() == nil || listeners != nil { // only listeners get further rules
+		d.rules.Store(resolve(d.options, d.opts.Rules, listeners))
+	}
 }
 
 // checkRules reports rules that cannot apply.
@@ -150,9 +153,10 @@ func (d *dispatcher) checkRules() error {
 }
 
 // takeIn takes events that the poller found: an event alone, or a run up to the first event that
-// stays in the table. If an event is in hand, its delivery goes on under the lease of the copy, and the run ends
-// there. takeIn returns how many of the leases it took; the others are to be given back. ok is false
-// when there is no room; an event that is refused for its kind leaves room for other events.
+// stays in the table. If an event is in hand, its delivery goes on under the lease of the copy, and
+// the run ends there. takeIn returns how many of the leases it took; the others are to be given back.
+// ok is false when there is no room; an event that is refused for its kind leaves room for other
+// events.
 func (d *dispatcher) takeIn(run []delivery) (taken int, ok bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

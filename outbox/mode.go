@@ -204,8 +204,8 @@ type DispatchOptions struct {
 	// [LeaveUnroutable].
 	OnUnroutable OnUnroutable
 	// Rules are the rules of some kinds of events, whatever the rules of their listeners say. An
-	// empty aggregate type is [Global]. Start fails when a process that has listeners has no listener for a kind.
-	// Defaults to the rules of the listeners.
+	// empty aggregate type is [Global]. Start fails when a process that has listeners has no listener
+	// for a kind. Defaults to the rules of the listeners.
 	Rules map[EventKind]Rules
 	// MarkInterval is the least time between the beginnings of two batches of outcomes that are
 	// stored. The first outcome after a pause, and a full batch, are stored at once. When a process

@@ -159,28 +159,27 @@ func (c ruleCheck) fitAll(v *validator, operator map[EventKind]Rules) {
 // atStart reports the problems of rules that only the listeners show. what names the field that has
 // the rules of the operator.
 func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry ListenerRegistry) error {
-	v, listeners := validator{}, rulesIn(registry, false)
-	add := func(what string, kind EventKind, check func(v *validator, l Listener, found bool)) {
-		sub := validator{what: what}
-		l, found := registry.ListenerFor(kind.AggregateType, kind.EventType)
-		check(&sub, l, found)
+	listeners := rulesIn(registry, false)
+	if len(operator)+len(listeners) == 0 {
+		return nil
+	}
+	var v validator
+	for _, kind := range sortedKinds(operator) {
+		pair := kind.orGlobal()
+		sub := validator{what: fmt.Sprintf("%s.Rules[%s]", what, pair)}
+		l, found := registry.ListenerFor(pair.AggregateType, pair.EventType)
+		if !found {
+			sub.errs = append(sub.errs, &FieldError{Field: sub.what, Problem: "is for a kind for which no listener is registered; register one, or correct the kind"})
+		}
+		refuseBatched(&sub, l, operator[kind])
 		v.errs = append(v.errs, sub.errs...)
 	}
-	for _, kind := range sortedKinds(operator) {
-		kind, r := kind.orGlobal(), operator[kind]
-		field := fmt.Sprintf("Rules[%s]", kind)
-		add(what, kind, func(v *validator, _ Listener, found bool) {
-			if !found {
-				v.add(field, "is for a kind for which no listener is registered; register one, or correct the kind")
-			}
-		})
-		add(what+"."+field, kind, func(v *validator, l Listener, _ bool) { refuseBatched(v, l, r) })
-	}
 	for _, kind := range sortedKinds(listeners) {
-		add(rulesOfBinding(kind), kind, func(v *validator, l Listener, _ bool) {
-			c.fit(v, listeners[kind])
-			refuseBatched(v, l, listeners[kind])
-		})
+		sub := validator{what: rulesOfBinding(kind)}
+		l, _ := registry.ListenerFor(kind.AggregateType, kind.EventType)
+		c.fit(&sub, listeners[kind])
+		refuseBatched(&sub, l, listeners[kind])
+		v.errs = append(v.errs, sub.errs...)
 	}
 	for kind, r := range resolve(Rules{}, operator, listeners).kinds {
 		if kind.Listener == "" && r.Burst > 0 && r.Rate == 0 {
