@@ -20,6 +20,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 var everyPage = []string{"/shop/", "/shop/events", "/shop/event?id=refused-0", "/shop/dead", "/shop/letters", "/shop/steering"}
@@ -29,10 +30,17 @@ func TestEachPageShowsWhatItIsFor(t *testing.T) {
 	s := newSite(t, dashtest.Shop(time.Now()))
 	require.NoError(t, s.outbox.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "OrderPaid", AggregateType: "Order"}}))
 
+	unheard := make([]outbox.EventKind, 5)
+	for i := range unheard {
+		unheard[i] = outbox.EventKind{AggregateType: "Order", EventType: outbox.EventType(fmt.Sprintf("Lost<%d>", i))}
+	}
+	require.NoError(t, sqlstore.SQLite().Announce(t.Context(), s.db.DB, outbox.Node{Owner: "api-1", Mode: "multi-node", Unheard: unheard}, time.Hour))
+
 	overview := s.get("/shop/")
 	for _, want := range []string{
 		`<dd data-text="due">1</dd>`, `<dd data-text="delayed">2</dd>`, `<dd data-text="dead" class="bad">5</dd>`, `<dd data-text="rate">30</dd>`,
 		"Order / OrderPaid, since", "shop-2", `<a href="./">Reload</a>`, "has leases, but does not report (older version?)",
+		"without a listener here: Order / Lost&lt;0&gt;, Order / Lost&lt;1&gt;, Order / Lost&lt;2&gt;, 5 in all",
 	} {
 		require.Contains(t, overview, want)
 	}

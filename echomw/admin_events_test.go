@@ -3,6 +3,7 @@ package echomw_test
 import (
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,7 +44,18 @@ func TestAdminListsEventsNodesAndGroups(t *testing.T) {
 			require.Equal(t, value, one[name], name)
 		}
 		a.tree(a.send("GET", "/admin/events/none"), 404)
-		require.NotNil(t, a.tree(a.send("GET", "/admin/nodes"), 200)["nodes"])
+		lostKind := outbox.EventKind{AggregateType: "Order", EventType: "Lost"}
+		for _, n := range []outbox.Node{{Owner: "api", Kinds: []outbox.EventKind{}, Unheard: []outbox.EventKind{lostKind}}, {Owner: "old"}} {
+			require.NoError(t, stores[db.Kind]().Announce(t.Context(), db.DB, n, time.Hour))
+		}
+		nodes := map[string]map[string]any{}
+		for _, n := range a.tree(a.send("GET", "/admin/nodes"), 200)["nodes"].([]any) {
+			node := n.(map[string]any)
+			nodes[node["owner"].(string)] = node
+		}
+		require.Equal(t, []any{}, nodes["api"]["kinds"], "the node has no listener")
+		require.Equal(t, []any{map[string]any{"event_type": "Lost", "aggregate_type": "Order"}}, nodes["api"]["unheard"])
+		require.NotContains(t, nodes["old"], "kinds", "not known")
 
 		groups := a.tree(a.send("GET", "/admin/dead-letters/groups"), 200)["groups"].([]any)
 		require.Len(t, groups, 2)

@@ -21,28 +21,14 @@ type stats struct {
 	PollSeconds float64    `json:"poll_interval_seconds"`
 	Paused      []pause    `json:"paused"`
 	// Unheard are the kinds of events without a listener in this process.
-	Unheard []kind `json:"unheard"`
-}
-
-// kind is an [outbox.EventKind] in JSON.
-type kind struct {
-	EventType     outbox.EventType     `json:"event_type"`
-	AggregateType outbox.AggregateType `json:"aggregate_type"`
-}
-
-func kindsOf(list []outbox.EventKind) []kind {
-	kinds := make([]kind, len(list))
-	for i, k := range list {
-		kinds[i] = kind{k.EventType, k.AggregateType}
-	}
-	return kinds
+	Unheard []operjson.Kind `json:"unheard,omitempty"`
 }
 
 func statsAnswer(s *outbox.Stats) stats {
 	answer := stats{
 		Pending: s.Pending, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, CountsUpTo: outbox.StatsLimit,
 		OldestDue: s.OldestDueAge.Seconds(), HotDepth: s.HotDepth, ColdDepth: s.ColdDepth,
-		PollSeconds: s.PollInterval.Seconds(), Paused: pausesOf(s.Paused), Unheard: kindsOf(s.Unheard),
+		PollSeconds: s.PollInterval.Seconds(), Paused: pausesOf(s.Paused), Unheard: operjson.Kinds(s.Unheard),
 	}
 	if !s.LastPoll.IsZero() {
 		last := s.LastPoll.UTC()

@@ -3,6 +3,7 @@ package httptx
 import (
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -21,8 +22,8 @@ type node struct {
 	Leases      int        `json:"leases"`
 	OldestLease *time.Time `json:"oldest_lease,omitempty"`
 	// Kinds have a listener in the node; left out: not known.
-	Kinds   []kind `json:"kinds,omitzero"`
-	Unheard []kind `json:"unheard,omitempty"`
+	Kinds   []operjson.Kind `json:"kinds,omitzero"`
+	Unheard []operjson.Kind `json:"unheard,omitempty"`
 }
 
 type nodes struct {
@@ -37,10 +38,7 @@ func (a *admin) nodes(c *call, _ parameters) (any, error) {
 		answer.Nodes[i] = node{
 			Owner: n.Owner, Mode: n.Mode, Problem: n.Problem, Live: n.Live, Holds: n.Holds, Started: given(n.Started), LastPoll: given(n.LastPoll),
 			SeenAt: given(n.SeenAt), HotDepth: n.HotDepth, ColdDepth: n.ColdDepth, Leases: n.Leases, OldestLease: given(n.OldestLease),
-			Unheard: kindsOf(n.Unheard),
-		}
-		if n.Kinds != nil {
-			answer.Nodes[i].Kinds = kindsOf(n.Kinds)
+			Kinds: operjson.Kinds(n.Kinds), Unheard: operjson.Kinds(n.Unheard),
 		}
 	}
 	return answer, err

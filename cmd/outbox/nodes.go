@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -24,7 +25,7 @@ func (a *app) nodes() *cobra.Command {
 				answer["nodes"] = append(answer["nodes"], node{
 					Owner: n.Owner, Mode: n.Mode, Problem: n.Problem, Live: n.Live, Holds: n.Holds, Started: n.Started.UTC(), LastPoll: n.LastPoll.UTC(),
 					SeenAt: n.SeenAt.UTC(), HotDepth: n.HotDepth, ColdDepth: n.ColdDepth, Leases: n.Leases, OldestLease: n.OldestLease.UTC(),
-					Kinds: kindsOf(n.Kinds), Unheard: kindsOf(n.Unheard),
+					Kinds: operjson.Kinds(n.Kinds), Unheard: operjson.Kinds(n.Unheard),
 				})
 			}
 			return a.print(answer, func(t *table) {
@@ -38,7 +39,7 @@ func (a *app) nodes() *cobra.Command {
 }
 
 // names lists a few kinds.
-func names(kinds []kindShape) string {
+func names(kinds []operjson.Kind) string {
 	const most = 3
 	var list []string
 	for _, k := range kinds[:min(len(kinds), most)] {

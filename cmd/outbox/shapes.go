@@ -128,25 +128,8 @@ type node struct {
 	Leases      int       `json:"leases"`
 	OldestLease time.Time `json:"oldest_lease,omitzero"`
 	// Kinds have a listener in the node; left out: not known.
-	Kinds   []kindShape `json:"kinds,omitzero"`
-	Unheard []kindShape `json:"unheard,omitempty"`
-}
-
-// kindShape is an [outbox.EventKind].
-type kindShape struct {
-	EventType     outbox.EventType     `json:"event_type"`
-	AggregateType outbox.AggregateType `json:"aggregate_type"`
-}
-
-// kindsOf keeps nil apart from an empty list.
-func kindsOf(list []outbox.EventKind) (kinds []kindShape) {
-	if list != nil {
-		kinds = make([]kindShape, len(list))
-	}
-	for i, k := range list {
-		kinds[i] = kindShape{k.EventType, k.AggregateType}
-	}
-	return kinds
+	Kinds   []operjson.Kind `json:"kinds,omitzero"`
+	Unheard []operjson.Kind `json:"unheard,omitempty"`
 }
 
 // statsShape is [outbox.Stats] without the figures of a single process.
