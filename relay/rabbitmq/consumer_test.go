@@ -75,7 +75,7 @@ func TestAConsumerWithAnInboxBooksEachMessageOnce(t *testing.T) {
 }
 
 // A queue delivers a message again at once. Without a pause the consumer would turn, and
-// log, as fast as it can.
+// log, as fast as it can; so it would from the end of the context to the broker's answer.
 func TestAConsumerWhoseDatabaseIsAwayPauses(t *testing.T) {
 	s := start(t)
 	s.declare(t, "payments", "billing", "#", nil)

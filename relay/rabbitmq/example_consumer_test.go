@@ -37,7 +37,8 @@ func Example_consumer() {
 	fmt.Println(consume(ctx, ch, "billing", db, box)) // then connect again
 }
 
-// consume handles the messages of a queue until the channel or ctx ends.
+// consume handles the messages of a queue until the channel or ctx ends. The caller closes
+// the channel then, which gives back what was not acknowledged.
 func consume(ctx context.Context, ch *amqp.Channel, queue string, db *sql.DB, box *inbox.Inbox) error {
 	if err := ch.Qos(50, 0, false); err != nil { // messages in hand
 		return err
@@ -51,7 +52,8 @@ func consume(ctx context.Context, ch *amqp.Channel, queue string, db *sql.DB, bo
 			slog.Warn("message goes back to the queue", "id", d.MessageId, "error", err)
 			select { // the queue delivers it again at once
 			case <-time.After(time.Second):
-			case <-ctx.Done():
+			case <-ctx.Done(): // the end of the channel gives it back
+				return ctx.Err()
 			}
 			if err := d.Nack(false, true); err != nil {
 				return err
