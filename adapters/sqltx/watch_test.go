@@ -61,7 +61,7 @@ func TestWatchDoesNotStarveItsBase(t *testing.T) {
 		exec(t, db, "INSERT")
 		exec(t, base, "INSERT")
 	}
-	require.Less(t, time.Since(began), 5*time.Second)
+	require.Less(t, time.Since(began), 30*time.Second, "not a second for each of 100 calls")
 }
 
 func TestManyWaitForTheConnectionsOfTheBase(t *testing.T) {

@@ -54,11 +54,19 @@ func (p *Proxy) Cut(d time.Duration) {
 
 // Freeze passes nothing on for a time, in either direction, and then closes all connections.
 func (p *Proxy) Freeze(d time.Duration) {
-	thaw := p.freeze()
+	end := p.BeginFreeze()
 	time.Sleep(d)
-	p.set(true)
-	thaw()
-	p.set(false)
+	end()
+}
+
+// BeginFreeze passes nothing on from now on, in either direction, until end closes all connections.
+func (p *Proxy) BeginFreeze() (end func()) {
+	thaw := p.freeze()
+	return func() {
+		p.set(true)
+		thaw()
+		p.set(false)
+	}
 }
 
 // Delay passes nothing on for a time, in either direction, and then passes on the data that came

@@ -147,20 +147,17 @@ func TestABrokerThatDoesNotAnswerIsAnOutage(t *testing.T) {
 			proxy := relaytest.NewProxy(t, c.addr)
 			p := publisher(t, c, append(opts, proxied(proxy))...)
 			require.NoError(t, relaytest.Publish(t, p, relaytest.Message("orders", "a", "0"))[0])
-			var done sync.WaitGroup
-			done.Go(func() { proxy.Freeze(2 * time.Second) })
+			thaw := proxy.BeginFreeze()
 			relaytest.Eventually(t, "a call fails", func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
-				began := time.Now()
 				errs := p.Publish(ctx, []relay.Message{relaytest.Message("orders", "a", "1"), relaytest.Message("orders", "b", "2")})
-				require.Less(t, time.Since(began), 1500*time.Millisecond)
 				for _, err := range errs {
 					require.ErrorIs(t, err, relay.ErrUnavailable)
 				}
 				return errs != nil
 			})
-			done.Wait()
+			thaw()
 			relaytest.Eventually(t, "it publishes again", func() bool {
 				return relaytest.Publish(t, p, relaytest.Message("orders", "a", "1"), relaytest.Message("orders", "b", "2"))[0] == nil
 			})
