@@ -27,6 +27,8 @@ type event struct {
 	LeasedAt      time.Time            `json:"leased_at,omitzero"`
 	Listener      string               `json:"listener,omitempty"`
 	OriginalID    string               `json:"original_id,omitempty"`
+	// Waits says why a NEW or RETRY event is not delivered yet. A listing does not have it.
+	Waits string `json:"waits_because,omitempty"`
 	operjson.Disclosed
 }
 

@@ -217,7 +217,7 @@ func automatic(list []outbox.Pause) string {
 	}
 }
 
-// events writes a number of events with its verb.
+// events writes a number of events with a verb.
 func events(n int64) string {
 	if n == 1 {
 		return "1 event is"
@@ -233,7 +233,7 @@ func eventsOf(n int64) string {
 	return text
 }
 
-// number writes a number, with commas between thousands, and its noun.
+// number writes a number, with commas between thousands, and the noun.
 func number(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
