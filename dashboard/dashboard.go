@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -21,6 +22,7 @@ import (
 const (
 	DefaultInterval   = 2 * time.Second
 	DefaultMaxViewers = 50
+	DefaultMaxDueAge  = verdict.DefaultMaxDueAge
 	DefaultTimeout    = 10 * time.Second
 )
 
@@ -47,6 +49,9 @@ type Config struct {
 	// same user; other pages are not live. A user without a name is known by the address. Defaults
 	// to 50.
 	MaxViewers int
+	// MaxDueAge is how long the oldest due event whose kind is not paused may have been due until the
+	// overview calls the outbox late. Defaults to 5 min.
+	MaxDueAge time.Duration
 	// Timeout is how long the queries of a page, a pause or a resume may take. Defaults to 10 s.
 	Timeout time.Duration
 }
@@ -89,7 +94,7 @@ func New(config Config) (*Dashboard, error) {
 	}
 	d.ending, d.end = context.WithCancel(context.Background())
 	for name, ob := range config.Outboxes {
-		d.samplers[name] = &sampler{outbox: ob, interval: config.Interval, timeout: config.Timeout, viewers: map[chan sample]bool{}}
+		d.samplers[name] = &sampler{outbox: ob, interval: config.Interval, timeout: config.Timeout, maxDueAge: config.MaxDueAge, viewers: map[chan sample]bool{}}
 	}
 	return d, nil
 }
@@ -118,6 +123,9 @@ func (c *Config) validate() error {
 	}
 	if c.MaxViewers < 0 {
 		add("MaxViewers", "is %d; it must be positive, or zero for %d", c.MaxViewers, DefaultMaxViewers)
+	}
+	if c.MaxDueAge < 0 {
+		add("MaxDueAge", "is %s; it must be positive, or zero for %s", c.MaxDueAge, DefaultMaxDueAge)
 	}
 	if c.Timeout < 0 || c.Timeout > 0 && c.Timeout < time.Millisecond {
 		add("Timeout", "is %s; it must be at least 1ms, or zero for %s", c.Timeout, DefaultTimeout)

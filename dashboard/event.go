@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/httptx"
 	"github.com/outboxkit/outbox-go/internal/jsontext"
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -44,15 +45,19 @@ func (p *page) event() error {
 	if err != nil {
 		return err
 	}
+	waits, err := verdict.Waits(ctx, p.outbox, &row, p.Now)
+	if err != nil {
+		return err
+	}
 	headers, payload := hiddenContent(row.Payload.Len())
 	if p.Role.May(httptx.ReadPayloads) {
 		headers, payload = content(&row.Envelope)
 	}
 	row.Headers, row.Payload = nil, outbox.Payload{} // no page shows them by mistake
-	return p.show(http.StatusOK, "Event", p.eventBody(&row, paused, headers, payload))
+	return p.show(http.StatusOK, "Event", p.eventBody(&row, paused, waits, headers, payload))
 }
 
-func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, headers, payload markup) markup {
+func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, waits string, headers, payload markup) markup {
 	return tags(`<dl class="facts">
 <dt>Id</dt><dd>{}</dd>
 <dt>Status</dt><dd><span class="status">{}</span></dd>
@@ -73,7 +78,7 @@ func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, headers, pay
 		row.EventID, row.Status, rowKind(row),
 		when(row.Listener != "", `<dt>Event</dt><dd><a href="{}">{}</a>, for this one of its listeners</dd>`, link("event", "id", row.OriginalID), row.OriginalID),
 		cmp.Or(row.AggregateID, "–"), cmp.Or(row.TenantID, "–"),
-		each(timeline(row, paused, p.Now), func(s step) markup {
+		each(timeline(row, waits, p.Now), func(s step) markup {
 			return tags(`<li{}><strong>{}</strong> {} <span class="text">{}</span></li>
 `, when(s.Bad, ` class="bad"`), s.What, when(!s.At.IsZero(), `<time datetime="{}">{}</time>`, machine(s.At), exact(s.At)), s.Text)
 		}),
@@ -186,7 +191,7 @@ func (p *page) payload() error {
 }
 
 // timeline returns the steps of the event's life that the row records.
-func timeline(row *outbox.EventRow, paused outbox.Pause, now time.Time) []step {
+func timeline(row *outbox.EventRow, waits string, now time.Time) []step {
 	steps := []step{{At: row.OccurredAt, What: "Written"}}
 	waiting := !row.Status.Terminal()
 	if row.Attempts == 0 && row.AvailableAt.After(row.OccurredAt) {
@@ -210,28 +215,9 @@ func timeline(row *outbox.EventRow, paused outbox.Pause, now time.Time) []step {
 	case outbox.StatusDead:
 		steps = append(steps, step{At: row.EndedAt, What: "Dead", Text: row.LastError, Bad: true})
 	case outbox.StatusNew, outbox.StatusRetry:
-		text := "for its delivery"
-		if !paused.Since.IsZero() {
-			text = pauseText(paused)
-		}
-		steps = append(steps, step{What: "Waiting", Text: text})
+		steps = append(steps, step{What: "Waits because", Text: waits})
 	}
 	return steps
-}
-
-// pauseText says why an event waits whose kind is paused.
-func pauseText(pause outbox.Pause) string {
-	text := "its kind is paused since " + utc(pause.Since)
-	if !pause.Until.IsZero() {
-		text += " until " + utc(pause.Until)
-	}
-	if pause.By != "" {
-		text += " by " + pausedBy(pause)
-	}
-	if pause.Reason != "" {
-		text += ": " + pause.Reason
-	}
-	return text
 }
 
 func plural(noun string, n int) string {

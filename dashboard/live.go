@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -18,10 +19,9 @@ const streamTime = 5 * time.Minute
 
 // sample holds the figures that the overview shows of an outbox at one time.
 type sample struct {
-	At         time.Time
-	Stats      outbox.Stats
-	Throughput outbox.Throughput
-	Err        error
+	At time.Time
+	verdict.Facts
+	Err error
 }
 
 // sampler reads samples while the overview has viewers: one set of queries in each interval, for
@@ -29,6 +29,7 @@ type sample struct {
 type sampler struct {
 	outbox            *outbox.Outbox
 	interval, timeout time.Duration
+	maxDueAge         time.Duration
 
 	mu      sync.Mutex
 	viewers map[chan sample]bool
@@ -39,9 +40,7 @@ func (s *sampler) read(ctx context.Context) (got sample) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	got.At = time.Now().UTC()
-	if got.Stats, got.Err = s.outbox.Stats(ctx); got.Err == nil {
-		got.Throughput, got.Err = s.outbox.Throughput(ctx)
-	}
+	got.Facts, got.Err = verdict.Read(ctx, s.outbox, s.maxDueAge)
 	return got
 }
 
@@ -95,6 +94,7 @@ func (s *sampler) run(ctx context.Context) {
 // for the chart.
 type figures struct {
 	Texts   map[string]string `json:"texts"`
+	Verdict *shownVerdict     `json:"verdict,omitempty"`
 	Due     int64             `json:"due"`
 	Done    int64             `json:"done"`
 	Problem string            `json:"problem,omitempty"`
@@ -104,7 +104,7 @@ func (s *sample) figures() figures {
 	if s.Err != nil {
 		return figures{Problem: problemOf(s.Err).Title}
 	}
-	return figures{Texts: s.texts(), Due: s.Stats.Due, Done: s.Throughput.Done}
+	return figures{Texts: s.texts(), Verdict: showVerdict(s.Verdict()), Due: s.Stats.Due, Done: s.Throughput.Done}
 }
 
 // streamsOfUser is how many live overviews a user may have open, so that no user takes the streams

@@ -17,14 +17,10 @@ func (p *page) overview() error {
 	if now.Err != nil {
 		return now.Err
 	}
-	nodes, err := p.outbox.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	return p.show(http.StatusOK, "Overview", p.overviewBody(&now, nodes))
+	return p.show(http.StatusOK, "Overview", p.overviewBody(&now))
 }
 
-func (p *page) overviewBody(now *sample, nodes []outbox.Node) markup {
+func (p *page) overviewBody(now *sample) markup {
 	texts := now.texts()
 	figures := each(overviewFigures, func(f figure) markup {
 		label := tags(`{}`, f.Label)
@@ -42,14 +38,15 @@ func (p *page) overviewBody(now *sample, nodes []outbox.Node) markup {
 		}))
 	}
 	listed := tags(`<p class="none">No process delivers from this table now.</p>`)
-	if len(nodes) > 0 {
+	if len(now.Nodes) > 0 {
 		listed = tags(`<div class="wide"><table>
 <thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col">Mode</th><th scope="col">Last reported poll</th><th scope="col">Queues</th><th scope="col">Leases</th><th scope="col">Oldest lease</th><th scope="col">Started</th></tr></thead>
 <tbody>{}</tbody></table></div>
 <p class="help">A node reports every ten seconds. Its last poll and its queues are those of its last report.</p>
-`, each(nodes, p.nodeRow))
+`, each(now.Nodes, p.nodeRow))
 	}
 	return tags(`<div id="live" data-live="live">
+{}
 <dl class="figures">{}</dl>
 <figure id="chart" hidden><svg viewBox="0 0 600 120" preserveAspectRatio="none" role="img" aria-labelledby="chart-caption"><polyline class="due" points=""></polyline><polyline class="done" points=""></polyline></svg>
 <figcaption id="chart-caption"><span class="key due">due now</span> <span class="key done">delivered within a minute</span>, latest samples, at most <span id="most">0</span></figcaption></figure>
@@ -61,7 +58,7 @@ func (p *page) overviewBody(now *sample, nodes []outbox.Node) markup {
 <section aria-labelledby="nodes"><h2 id="nodes">Nodes</h2>
 {}
 </section>
-`, figures, texts["at"], texts["poll"], paused, listed)
+`, showVerdict(now.Verdict()).line(), figures, texts["at"], texts["poll"], paused, listed)
 }
 
 func (p *page) nodeRow(n outbox.Node) markup {

@@ -40,6 +40,8 @@ func TestEachPageShowsWhatItIsFor(t *testing.T) {
 	for _, want := range []string{
 		`<dd data-text="due">1</dd>`, `<dd data-text="delayed">2</dd>`, `<dd data-text="dead" class="bad">5</dd>`, `<dd data-text="rate">30</dd>`,
 		"Order / OrderPaid, since", "shop-2", `<a href="./">Reload</a>`, "has leases, but does not report (older version?)",
+		`<p id="verdict" class="verdict" data-level="attention">In time, but look: <a href="#paused">1 kind paused</a>, ` +
+			`<a href="#nodes">5 kinds without a listener in any process</a>, <a href="dead">5 events are dead</a>.</p>`,
 		"without a listener here: Order / Lost&lt;0&gt;, Order / Lost&lt;1&gt;, Order / Lost&lt;2&gt;, 5 in all",
 	} {
 		require.Contains(t, overview, want)
@@ -73,7 +75,17 @@ func TestEachPageShowsWhatItIsFor(t *testing.T) {
 
 func TestNoDeadEventIsNoAlarm(t *testing.T) {
 	t.Parallel()
-	require.Contains(t, newSite(t, nil).get("/shop/"), `<dd data-text="dead">0</dd>`)
+	overview := newSite(t, nil).get("/shop/")
+	require.Contains(t, overview, `<dd data-text="dead">0</dd>`)
+	require.Contains(t, overview, `data-level="well">Well: <a href="events?status=WAITING">no event is due</a>.</p>`)
+}
+
+func TestMaxDueAgeSaysWhatIsLate(t *testing.T) {
+	t.Parallel()
+	rows := dashtest.Shop(time.Now().Add(-time.Minute))
+	require.Contains(t, newSite(t, rows).get("/shop/"), `data-level="attention"`)
+	bound := func(c *dashboard.Config) { c.MaxDueAge = time.Minute - time.Second }
+	require.Contains(t, newSite(t, rows, bound).get("/shop/"), `data-level="late">Late by `)
 }
 
 func TestPagesFollowEachOther(t *testing.T) {
@@ -290,9 +302,9 @@ func TestTheConfigIsChecked(t *testing.T) {
 	_, err := dashboard.New(dashboard.Config{})
 	require.ErrorContains(t, err, "dashboard.Config.Outboxes is empty")
 	_, err = dashboard.New(dashboard.Config{
-		Outboxes: map[string]*outbox.Outbox{"a/b": nil, "-": nil}, CSRFKey: []byte("short"), Interval: time.Millisecond, MaxViewers: -1, Timeout: -1,
+		Outboxes: map[string]*outbox.Outbox{"a/b": nil, "-": nil}, CSRFKey: []byte("short"), Interval: time.Millisecond, MaxViewers: -1, MaxDueAge: -1, Timeout: -1,
 	})
-	for _, want := range []string{`"a/b"`, `"-"`, "CSRFKey has 5 bytes", "Interval is 1ms", "MaxViewers is -1", "Timeout is -1ns"} {
+	for _, want := range []string{`"a/b"`, `"-"`, "CSRFKey has 5 bytes", "Interval is 1ms", "MaxViewers is -1", "MaxDueAge is -1ns", "Timeout is -1ns"} {
 		require.ErrorContains(t, err, want)
 	}
 	var field *outbox.FieldError

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/operjson"
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -36,7 +37,7 @@ const (
 //
 // The endpoints answer in JSON:
 //
-//	GET    /stats                      counts, ages and queues
+//	GET    /stats                      whether the outbox is well; counts, ages and queues
 //	GET    /nodes                      the processes that deliver or write
 //	GET    /events                     ?status= &event_type= &aggregate_type= &aggregate_id= &tenant_id= &since= &until= &limit= &after=
 //	GET    /events/{id}                an event; with ReadPayloads, headers and payload too
@@ -266,8 +267,8 @@ func (p problem) after(answer any) problem {
 }
 
 func (a *admin) stats(c *call, _ parameters) (any, error) {
-	stats, err := a.outbox.Stats(c.Context())
-	return statsAnswer(&stats), err
+	facts, err := verdict.Read(c.Context(), a.outbox, 0)
+	return statsAnswer(&facts), err
 }
 
 func (a *admin) list(c *call, p parameters) (any, error) {

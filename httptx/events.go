@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/operjson"
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -29,6 +30,8 @@ type event struct {
 	LeasedAt      *time.Time           `json:"leased_at,omitempty"`
 	Listener      string               `json:"listener,omitempty"`
 	OriginalID    string               `json:"original_id,omitempty"`
+	// Waits says why a NEW or RETRY event is not delivered yet. A listing does not have it.
+	Waits string `json:"waits_because,omitempty"`
 
 	operjson.Disclosed
 }
@@ -115,6 +118,9 @@ func (a *admin) event(c *call, _ parameters) (any, error) {
 		return nil, err
 	}
 	answer := eventOf(&row)
+	if answer.Waits, err = verdict.Waits(c.Context(), a.outbox, &row, time.Now()); err != nil {
+		return nil, err
+	}
 	if c.role.May(ReadPayloads) {
 		answer.Disclosed = operjson.Disclose(&row.Envelope)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/jsontext"
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -52,6 +53,10 @@ type HealthConfig struct {
 //	 "database": {"ok": true},
 //	 "poller":   {"ok": true, "last_poll_age_seconds": 1.2},
 //	 "backlog":  {"ok": true, "oldest_due_seconds": 0, "due": 0, "dead": 0}}
+//
+// With the parameter verbose, as in /healthz?verbose, the answer also has a "verdict" on the whole
+// table: a sentence that says whether events are delivered in time, and if not, why. A verdict does not
+// change the status.
 //
 // A check that failed has a "problem". The answer may be public, so an error of the database goes
 // only to the log. Health panics when the config is invalid; [HealthConfig.ToHandler] returns the
@@ -94,6 +99,8 @@ type health struct {
 	Database healthCheck   `json:"database"`
 	Poller   *pollerCheck  `json:"poller,omitempty"`
 	Backlog  *backlogCheck `json:"backlog,omitempty"`
+	// Verdict is about all processes; see ?verbose.
+	Verdict *verdict.Verdict `json:"verdict,omitempty"`
 }
 
 type healthCheck struct {
@@ -118,17 +125,18 @@ func (config *HealthConfig) serve(w http.ResponseWriter, r *http.Request) {
 	if err := leave(r.Context()); err != nil { // the check needs a separate connection
 		return
 	}
-	answer, status := config.check(r.Context()), http.StatusOK
+	answer, status := config.check(r.Context(), r.URL.Query().Has("verbose")), http.StatusOK
 	if answer.Status != "ready" {
 		status = http.StatusServiceUnavailable
 	}
 	writeJSON(w, r, status, answer)
 }
 
-func (config *HealthConfig) check(ctx context.Context) health {
+func (config *HealthConfig) check(ctx context.Context, verbose bool) health {
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
-	stats, err := config.Outbox.Stats(ctx)
+	facts, err := config.facts(ctx, verbose)
+	stats := &facts.Stats
 	if err != nil {
 		config.Logger.ErrorContext(ctx, "the health check could not query the database", "error", err)
 		problem := "the database returned an error"
@@ -137,11 +145,24 @@ func (config *HealthConfig) check(ctx context.Context) health {
 		}
 		return health{Status: "unready", Database: healthCheck{Problem: problem}}
 	}
-	answer := health{Status: "ready", Database: config.database(&stats), Poller: config.poller(&stats), Backlog: config.backlog(&stats)}
+	answer := health{Status: "ready", Database: config.database(stats), Poller: config.poller(stats), Backlog: config.backlog(stats)}
 	if !answer.Database.OK || answer.Poller != nil && !answer.Poller.OK || !answer.Backlog.OK {
 		answer.Status = "unready"
 	}
+	if verbose {
+		v := facts.Verdict()
+		answer.Verdict = &v
+	}
 	return answer
+}
+
+// facts reads what the answer is about.
+func (config *HealthConfig) facts(ctx context.Context, verbose bool) (verdict.Facts, error) {
+	if verbose {
+		return verdict.Read(ctx, config.Outbox, config.MaxDueAge)
+	}
+	stats, err := config.Outbox.Stats(ctx)
+	return verdict.Facts{Stats: stats}, err
 }
 
 // maxPretty is the longest answer that is indented, in bytes. Indentation would make a deeply

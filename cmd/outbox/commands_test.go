@@ -303,6 +303,9 @@ func TestNodesAndCountsAreShown(t *testing.T) {
 		stats := answer(t, s.DSN, "stats")
 		require.EqualValues(t, 1, stats["due"])
 		require.Greater(t, stats["oldest_due_seconds"], 50.0)
+		said := stats["verdict"].(map[string]any)
+		require.Equal(t, "attention", said["level"])
+		require.True(t, strings.HasPrefix(ok(t, s.DSN, "stats"), "In time, but look: 1 kind without a listener in any process."), "of the report that can be read")
 	})
 }
 
@@ -310,20 +313,24 @@ func TestDoctorEndsWithTheCodeOfTheWorstFinding(t *testing.T) {
 	t.Parallel()
 	s := open(t, testdb.Open(t, testdb.Main()[2]))
 	var healthy struct {
+		Verdict  struct{ Level, Summary string }
 		Worst    string
 		Findings []struct{ Check, Level, Seen string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(ok(t, s.DSN, "doctor", "--json")), &healthy))
 	require.Equal(t, "note", healthy.Worst, "nothing delivers")
+	require.Equal(t, "Well: no event is due.", healthy.Verdict.Summary)
 	require.NotEmpty(t, healthy.Findings)
 	late := envelope("late")
 	late.OccurredAt = late.OccurredAt.Add(-time.Hour)
 	late.AvailableAt = late.OccurredAt
 	s.insert(t, late)
-	require.Equal(t, 4, run(t, s.DSN, "doctor").code)
+	r := run(t, s.DSN, "doctor")
+	require.Equal(t, 4, r.code)
+	require.Regexp(t, `^Late by 1 h \d+ min: no process delivers\.\n`, r.out)
 	_, err := s.ExecContext(t.Context(), "DROP INDEX idx_outbox_event_due")
 	require.NoError(t, err)
-	r := run(t, s.DSN, "doctor")
+	r = run(t, s.DSN, "doctor")
 	require.Equal(t, 5, r.code)
 	require.Contains(t, r.out, "→ CREATE INDEX")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxkit/outbox-go/cmd/outbox/internal/doctor"
+	"github.com/outboxkit/outbox-go/internal/verdict"
 )
 
 func (a *app) doctor() *cobra.Command {
@@ -15,7 +16,7 @@ func (a *app) doctor() *cobra.Command {
 		Long: `Looks for what keeps the outbox from working well: in the table and its indexes, in the
 plans of statements, in the settings of the database, and in what other sessions do. It
 writes, claims, marks and deletes a row in a transaction that it rolls back, and changes
-nothing.
+nothing. The first line says whether events are delivered in time, and if not, why.
 
 Each finding is ok, a note, a warning or a failure, and says what to do. The exit code is
 4 if the worst is a warning and 5 if it is a failure.`,
@@ -36,11 +37,21 @@ func (a *app) examine(ctx context.Context, c *client) error {
 		return err
 	}
 	worst := doctor.Worst(findings)
+	facts, err := verdict.Read(ctx, c.ob, 0)
+	var said *verdict.Verdict
+	if v := facts.Verdict(); err == nil {
+		said = &v
+	}
 	answer := struct {
+		// Verdict is null if the table cannot be read, which a finding says.
+		Verdict  *verdict.Verdict `json:"verdict"`
 		Worst    doctor.Level     `json:"worst"`
 		Findings []doctor.Finding `json:"findings"`
-	}{worst, findings}
+	}{said, worst, findings}
 	if err := a.print(answer, func(t *table) {
+		if said != nil {
+			t.row(said.Summary)
+		}
 		for _, f := range findings {
 			t.row(f.Level, f.Check, f.Seen)
 			if f.WayOut != "" {

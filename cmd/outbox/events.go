@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxkit/outbox-go/internal/operjson"
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -147,12 +148,16 @@ func (a *app) eventsShow() *cobra.Command {
 				return notFound(err, "there is no event with this id")
 			}
 			e := eventOf(&row)
+			if e.Waits, err = verdict.Waits(ctx, c.ob, &row, c.now()); err != nil {
+				return err
+			}
 			if payload {
 				e.Disclosed = operjson.Disclose(&row.Envelope)
 			}
 			return a.print(e, func(t *table) {
 				t.field("event", e.EventID)
 				t.field("status", e.Status)
+				t.field("waits because", e.Waits)
 				t.fields(e.EventType, e.AggregateType, e.AggregateID, e.TenantID, e.Listener, e.OriginalID)
 				t.field("occurred", e.OccurredAt)
 				t.field("due", e.AvailableAt)

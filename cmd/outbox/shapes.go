@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/operjson"
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -26,6 +27,8 @@ type event struct {
 	LeasedAt      time.Time            `json:"leased_at,omitzero"`
 	Listener      string               `json:"listener,omitempty"`
 	OriginalID    string               `json:"original_id,omitempty"`
+	// Waits says why a NEW or RETRY event is not delivered yet. A listing does not have it.
+	Waits string `json:"waits_because,omitempty"`
 	operjson.Disclosed
 }
 
@@ -132,16 +135,17 @@ type node struct {
 	Unheard []operjson.Kind `json:"unheard,omitempty"`
 }
 
-// statsShape is [outbox.Stats] without the figures of a single process.
+// statsShape is [outbox.Stats] with the verdict and without the figures of a single process.
 type statsShape struct {
-	Pending    int64        `json:"pending"`
-	Due        int64        `json:"due"`
-	Delayed    int64        `json:"delayed"`
-	Dead       int64        `json:"dead"`
-	CountsUpTo int          `json:"counts_up_to"`
-	OldestDue  float64      `json:"oldest_due_seconds"`
-	Paused     []pauseShape `json:"paused"`
-	Throughput throughput   `json:"throughput"`
+	Verdict    verdict.Verdict `json:"verdict"`
+	Pending    int64           `json:"pending"`
+	Due        int64           `json:"due"`
+	Delayed    int64           `json:"delayed"`
+	Dead       int64           `json:"dead"`
+	CountsUpTo int             `json:"counts_up_to"`
+	OldestDue  float64         `json:"oldest_due_seconds"`
+	Paused     []pauseShape    `json:"paused"`
+	Throughput throughput      `json:"throughput"`
 }
 
 // throughput is [outbox.Throughput].

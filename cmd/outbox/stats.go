@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -15,7 +16,7 @@ func (a *app) stats() *cobra.Command {
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use: "stats", Short: "Counts events, and shows how fast they are delivered", Args: takesNothing,
-		Long: fmt.Sprintf(`Counts events, and shows how fast they were delivered in the last minute. Each count stops
+		Long: fmt.Sprintf(`Says whether the outbox is well, counts events, and shows how fast they were delivered in the last minute. Each count stops
 at %d. The rate and the times come from done events, so they are 0 where done events are
 deleted at once.`, outbox.StatsLimit),
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
@@ -38,15 +39,13 @@ deleted at once.`, outbox.StatsLimit),
 }
 
 func (c *client) statistics(ctx context.Context) (statsShape, error) {
-	s, err := c.ob.Stats(ctx)
+	f, err := verdict.Read(ctx, c.ob, 0)
 	if err != nil {
 		return statsShape{}, err
 	}
-	t, err := c.ob.Throughput(ctx)
-	if err != nil {
-		return statsShape{}, err
-	}
+	s, t := &f.Stats, &f.Throughput
 	return statsShape{
+		Verdict: f.Verdict(),
 		Pending: s.Pending, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, CountsUpTo: outbox.StatsLimit,
 		OldestDue: s.OldestDueAge.Seconds(), Paused: pausesOf(s.Paused),
 		Throughput: throughput{t.Done, t.Median.Seconds(), t.P95.Seconds(), t.Max.Seconds()},
@@ -64,6 +63,7 @@ func count(n int64) string {
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func (s statsShape) text(t *table) {
+	t.row(s.Verdict.Summary)
 	t.field("due", count(s.Due))
 	t.field("delayed", count(s.Delayed))
 	t.field("dead", count(s.Dead))

@@ -23,6 +23,17 @@ if (live) {
     }
     chart.hidden = samples.length < 2;
   };
+  const showVerdict = (verdict) => {
+    const place = document.getElementById("verdict");
+    if (place.textContent === verdict.summary) return; // a link may have the focus
+    place.dataset.level = verdict.level;
+    place.replaceChildren(verdict.head + ": ", ...verdict.reasons.flatMap((reason, i) => {
+      const link = document.createElement("a");
+      link.href = reason.link;
+      link.textContent = reason.text;
+      return i > 0 ? [", ", link] : [link];
+    }), ".");
+  };
   const source = new EventSource(live.dataset.live);
   source.onmessage = (event) => {
     const sample = JSON.parse(event.data);
@@ -34,6 +45,7 @@ if (live) {
       const text = sample.texts[place.dataset.text];
       if (text !== undefined && place.textContent !== text) place.textContent = text;
     }
+    showVerdict(sample.verdict);
     live.querySelector("[data-text=dead]").classList.toggle("bad", sample.texts.dead !== "0");
     state.textContent = "Live.";
     samples.push({ due: sample.due, done: sample.done });

@@ -211,6 +211,10 @@ func TestTheOverviewIsLive(t *testing.T) {
 		return eval[string](v, `document.querySelector("[data-text=dead]").textContent`) == "5"
 	}), "without loading the page again")
 	require.True(t, red())
+	verdict := func(of string) string { return eval[string](v, `document.getElementById("verdict").`+of) }
+	require.Equal(t, "attention", verdict("dataset.level"))
+	require.Equal(t, "In time, but look: no process delivers, 5 events are dead.", verdict("textContent"))
+	require.Equal(t, "#nodes", verdict(`querySelector("a").getAttribute("href")`))
 	require.True(t, v.until(func() bool { return eval[bool](v, `!document.getElementById("chart").hidden`) }))
 	points := func() int {
 		return eval[int](v, `document.querySelector("polyline.done").getAttribute("points").split(" ").length`)

@@ -44,7 +44,11 @@ func operators(t *testing.T, fw Framework) {
 	got := server.send(http.MethodGet, "/healthz")
 	require.Equal(t, 503, got.StatusCode, got.body)
 	require.Contains(t, got.body, "the poller has not read the table yet")
+	require.NotContains(t, got.body, "verdict")
 	require.Equal(t, "application/json", got.Header.Get("Content-Type"))
+	got = server.send(http.MethodGet, "/healthz?verbose")
+	require.Equal(t, 503, got.StatusCode, got.body)
+	require.Contains(t, got.body, `"verdict":{"level":"well","summary":"Well: no event is due.","reasons":[{"subject":"backlog","text":"no event is due"}]}`)
 	server.post("/admin/dead-letters/replay").is(t, 200, `{"replayed":0}`)
 	server.post("/admin/dead-letters/replay?event_typ=x").is(t, 400,
 		`{"error":"parameter \"event_typ\" is unknown; known are event_type, aggregate_type, aggregate_id, tenant_id, group, since, until, pretty","parameter":"event_typ"}`)
@@ -66,6 +70,7 @@ func pauses(t *testing.T, server *server) {
 		require.Contains(t, got.body, `{"event_type":"Paid","aggregate_type":"Order","since":"20`, path)
 		require.Contains(t, got.body, `{"event_type":"a\u0026b","aggregate_type":"__GLOBAL__","since":"20`, path)
 	}
+	require.Contains(t, server.send(http.MethodGet, "/admin/stats").body, `{"verdict":{"level":"attention","summary":"In time, but look: 2 kinds paused."`)
 	paused := server.send(http.MethodGet, "/admin/pauses").body
 	require.Contains(t, paused, `"reason":"provider down"`)
 	require.Regexp(t, `"event_type":"a.u0026b"[^}]*"until":"20`, paused)

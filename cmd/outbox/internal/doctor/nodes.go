@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -91,18 +92,9 @@ func (p *patient) deadNode(n outbox.Node, now time.Time) {
 // unheard looks for kinds of events without a listener in the reports of the processes, and for events
 // whose named listener is gone among the first events that wait.
 func (p *patient) unheard(ctx context.Context, nodes []outbox.Node) error {
-	left, known := map[string]bool{}, map[string]bool{}
-	for _, n := range nodes {
-		for _, kind := range n.Unheard {
-			left[kind.String()] = left[kind.String()] || n.Live
-		}
-		for _, kind := range n.Kinds {
-			known[kind.String()] = known[kind.String()] || n.Live
-		}
-	}
-	maps.DeleteFunc(left, func(kind string, live bool) bool { return !live || known[kind] })
+	left := verdict.NoListener(nodes)
 	if len(left) > 0 {
-		p.report(Warning, fmt.Sprintf("%d kinds of events have no listener in any process that reports: %.300s", len(left), strings.Join(slices.Sorted(maps.Keys(left)), ", ")),
+		p.report(Warning, fmt.Sprintf("%d kinds of events have no listener in any process that reports: %.300s", len(left), strings.Join(left, ", ")),
 			"deploy a process that listens to them, or delete their events; until then they stay in the table")
 	}
 	page, err := p.Outbox.FindEvents(ctx, outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusNew, outbox.StatusRetry}}, Limit: outbox.MaxFindLimit})

@@ -1,0 +1,262 @@
+// Package verdict says in one sentence whether an outbox is well, and if not, why. The dashboard, the
+// health check, the admin handlers and the command line give the same verdict.
+package verdict
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Level says how bad a verdict is.
+type Level string
+
+// The levels.
+const (
+	Well      Level = "well"
+	Attention Level = "attention" // events are delivered in time, and an operator has something to do
+	Late      Level = "late"      // events wait for longer than they may
+)
+
+// Subject is what a reason is about.
+type Subject string
+
+// The subjects.
+const (
+	Backlog Subject = "backlog"
+	Nodes   Subject = "nodes"
+	Paused  Subject = "paused"
+	Unheard Subject = "unheard"
+	Dead    Subject = "dead"
+)
+
+// DefaultMaxDueAge is how long an event may be due until the outbox is late. The alert
+// OutboxOldestDueTooOld begins there too.
+const DefaultMaxDueAge = 5 * time.Minute
+
+// Verdict says whether an outbox is well.
+type Verdict struct {
+	Level Level `json:"level"`
+	// Summary is the sentence of Head and Reasons.
+	Summary string `json:"summary"`
+	// Head is the beginning of the sentence, and Reasons are the rest of it.
+	Head    string   `json:"-"`
+	Reasons []Reason `json:"reasons"`
+}
+
+// Reason is a part of the sentence.
+type Reason struct {
+	Subject Subject `json:"subject"`
+	Text    string  `json:"text"`
+}
+
+// Facts are what a verdict is about.
+type Facts struct {
+	Stats      outbox.Stats
+	Throughput outbox.Throughput
+	Nodes      []outbox.Node
+	// MaxDueAge is how long an event may be due; zero: DefaultMaxDueAge.
+	MaxDueAge time.Duration
+}
+
+// Read reads the facts.
+func Read(ctx context.Context, ob *outbox.Outbox, maxDueAge time.Duration) (f Facts, err error) {
+	f.MaxDueAge = maxDueAge
+	if f.Stats, err = ob.Stats(ctx); err != nil {
+		return f, err
+	}
+	if f.Throughput, err = ob.Throughput(ctx); err != nil {
+		return f, err
+	}
+	f.Nodes, err = ob.Nodes(ctx)
+	return f, err
+}
+
+// Verdict is the verdict of the facts.
+func (f *Facts) Verdict() Verdict {
+	v := Verdict{Level: Well, Reasons: f.reasons()}
+	limit := f.MaxDueAge
+	if limit == 0 {
+		limit = DefaultMaxDueAge
+	}
+	switch {
+	case f.Stats.OldestDueAge > limit:
+		v.Level, v.Head = Late, "Late by "+span(f.Stats.OldestDueAge)
+		if len(v.Reasons) == 0 {
+			v.Reasons = []Reason{{Backlog, events(f.Stats.Due) + " due, and deliveries go on too slowly or fail"}}
+		}
+	case len(v.Reasons) > 0:
+		v.Level, v.Head = Attention, "In time, but look"
+	default:
+		v.Head, v.Reasons = "Well", []Reason{{Backlog, f.work()}}
+	}
+	v.Summary = v.Head + ": " + join(v.Reasons) + "."
+	return v
+}
+
+// join writes the reasons with commas.
+func join(reasons []Reason) string {
+	texts := make([]string, len(reasons))
+	for i, r := range reasons {
+		texts[i] = r.Text
+	}
+	return strings.Join(texts, ", ")
+}
+
+// work says what an outbox that is well does.
+func (f *Facts) work() string {
+	waits := "no event is due"
+	switch {
+	case f.Stats.OldestDueAge > 0:
+		waits = "the oldest due event has waited for " + span(f.Stats.OldestDueAge)
+	case f.Stats.Due > 0:
+		waits = events(f.Stats.Due) + " due"
+	}
+	if f.Throughput.Done == 0 {
+		return waits
+	}
+	return fmt.Sprintf("%s delivered in the last minute, %s", eventsOf(f.Throughput.Done), waits)
+}
+
+// reasons are what an operator has to look at, the worst first.
+func (f *Facts) reasons() (reasons []Reason) {
+	add := func(s Subject, text string) { reasons = append(reasons, Reason{s, text}) }
+	live, dead, since := f.nodes()
+	switch {
+	case live == 0 && f.delivers() && dead == 0:
+		add(Nodes, "no process delivers")
+	case live == 0 && dead > 0:
+		add(Nodes, fmt.Sprintf("no process delivers, the last was seen at %s", clock(since)))
+	case dead > 0:
+		add(Nodes, fmt.Sprintf("%d of %d nodes dead since %s", dead, live+dead, clock(since)))
+	}
+	if n := len(f.Stats.Paused); n > 0 {
+		add(Paused, number(int64(n), "kind", "kinds")+" paused"+automatic(f.Stats.Paused))
+	}
+	if kinds := NoListener(f.Nodes); len(kinds) > 0 {
+		add(Unheard, number(int64(len(kinds)), "kind", "kinds")+" without a listener in any process")
+	}
+	if f.Stats.Dead > 0 {
+		add(Dead, events(f.Stats.Dead)+" dead")
+	}
+	return reasons
+}
+
+// delivers reports whether a process is expected to deliver: events are due, and the table is not read
+// by something else than the outbox, as in [outbox.WriterOnly].
+func (f *Facts) delivers() bool {
+	onlyWrites := len(f.Nodes) > 0
+	for i := range f.Nodes {
+		onlyWrites = onlyWrites && f.Nodes[i].Mode != "" && !f.Nodes[i].Delivers()
+	}
+	return f.Stats.Due > 0 && !onlyWrites
+}
+
+// nodes counts the processes that deliver and that died, and says when the first of these was last seen,
+// or the last one if no process lives.
+func (f *Facts) nodes() (live, dead int, since time.Time) {
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		switch {
+		case n.Live && (n.Delivers() || n.Problem != ""):
+			live++
+		case !n.Live && n.Delivers() && !n.SeenAt.IsZero():
+			dead++
+		}
+	}
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if n.Live || !n.Delivers() || n.SeenAt.IsZero() {
+			continue
+		}
+		if since.IsZero() || n.SeenAt.Before(since) == (live > 0) {
+			since = n.SeenAt
+		}
+	}
+	return live, dead, since
+}
+
+// NoListener are the kinds of events that came to a live process and have no listener in any live
+// process, as texts in their order.
+func NoListener(nodes []outbox.Node) []string {
+	left, known := map[string]bool{}, map[string]bool{}
+	for i := range nodes {
+		if !nodes[i].Live {
+			continue
+		}
+		for _, kind := range nodes[i].Unheard {
+			left[kind.String()] = true
+		}
+		for _, kind := range nodes[i].Kinds {
+			known[kind.String()] = true
+		}
+	}
+	maps.DeleteFunc(left, func(kind string, _ bool) bool { return known[kind] })
+	return slices.Sorted(maps.Keys(left))
+}
+
+func automatic(list []outbox.Pause) string {
+	n := 0
+	for i := range list {
+		if list[i].Automatic {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return ""
+	case len(list):
+		return " by listeners"
+	default:
+		return fmt.Sprintf(", %d of them by listeners", n)
+	}
+}
+
+// events writes a number of events with a verb.
+func events(n int64) string {
+	if n == 1 {
+		return "1 event is"
+	}
+	return eventsOf(n) + " are"
+}
+
+func eventsOf(n int64) string {
+	text := number(n, "event", "events")
+	if n >= outbox.StatsLimit {
+		text = strings.Replace(text, " events", " or more events", 1)
+	}
+	return text
+}
+
+// number writes a number, with commas between thousands, and the noun.
+func number(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text + " " + many
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04 UTC") }
+
+// span writes a duration with two units at most.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	}
+}

@@ -1,0 +1,68 @@
+package verdict_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/verdict"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
+	at := time.Date(2026, 3, 1, 2, 13, 40, 0, time.UTC)
+	kind := outbox.EventKind{AggregateType: "order", EventType: "placed"}
+	other := outbox.EventKind{AggregateType: "order", EventType: "sent"}
+	live := outbox.Node{Owner: "a", Mode: "multi-node", Live: true, SeenAt: at, Kinds: []outbox.EventKind{kind}}
+	dead := outbox.Node{Owner: "b", Mode: "multi-node", SeenAt: at}
+	writer := outbox.Node{Owner: "c", Mode: "writer-only", Live: true, SeenAt: at}
+	unheard := outbox.Node{Owner: "d", Mode: "multi-node", Live: true, SeenAt: at, Unheard: []outbox.EventKind{kind, other}}
+	for name, c := range map[string]struct {
+		facts   verdict.Facts
+		level   verdict.Level
+		summary string
+	}{
+		"idle": {verdict.Facts{Nodes: []outbox.Node{live}}, verdict.Well, "Well: no event is due."},
+		"at work": {
+			verdict.Facts{Nodes: []outbox.Node{live, writer}, Throughput: outbox.Throughput{Done: 1200}, Stats: outbox.Stats{Due: 3, OldestDueAge: 200 * time.Millisecond}},
+			verdict.Well, "Well: 1,200 events delivered in the last minute, the oldest due event has waited for 0.2 s.",
+		},
+		"nobody ever started": {verdict.Facts{}, verdict.Well, "Well: no event is due."},
+		"no process":          {verdict.Facts{Stats: outbox.Stats{Due: 1}}, verdict.Attention, "In time, but look: no process delivers."},
+		"another program reads the table": {
+			verdict.Facts{Nodes: []outbox.Node{writer}, Stats: outbox.Stats{Due: 5}}, verdict.Well, "Well: 5 events are due.",
+		},
+		"a dead node": {
+			verdict.Facts{Nodes: []outbox.Node{live, dead}}, verdict.Attention, "In time, but look: 1 of 2 nodes dead since 02:13 UTC.",
+		},
+		"all nodes are dead": {
+			verdict.Facts{Nodes: []outbox.Node{dead, {Mode: "ordered", SeenAt: at.Add(time.Hour)}, writer}},
+			verdict.Attention, "In time, but look: no process delivers, the last was seen at 03:13 UTC.",
+		},
+		"a bad night": {
+			verdict.Facts{
+				Nodes: []outbox.Node{live, dead, unheard},
+				Stats: outbox.Stats{
+					Due: 40_000, Dead: outbox.StatsLimit, OldestDueAge: 64 * time.Minute,
+					Paused: []outbox.Pause{{Kind: kind}, {Kind: other, Automatic: true}},
+				},
+			},
+			verdict.Late, "Late by 1 h 4 min: 1 of 3 nodes dead since 02:13 UTC, 2 kinds paused, 1 of them by listeners, 1 kind without a listener in any process, 100,000 or more events are dead.",
+		},
+		"slow": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 7, OldestDueAge: 301 * time.Second}},
+			verdict.Late, "Late by 5 min 1 s: 7 events are due, and deliveries go on too slowly or fail.",
+		},
+		"a bound of the user's": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 1, OldestDueAge: 2 * time.Second}, MaxDueAge: time.Second},
+			verdict.Late, "Late by 2.0 s: 1 event is due, and deliveries go on too slowly or fail.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := c.facts.Verdict()
+			require.Equal(t, c.level, got.Level)
+			require.Equal(t, c.summary, got.Summary)
+		})
+	}
+}

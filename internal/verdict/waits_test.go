@@ -1,0 +1,131 @@
+package verdict_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/verdict"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+func TestWaitsSaysWhyAnEventIsNotDelivered(t *testing.T) {
+	t.Parallel()
+	kind := outbox.EventKind{AggregateType: "order", EventType: "placed"}
+	now := time.Now().UTC().Truncate(time.Second)
+	live := outbox.Node{Owner: "shop", Mode: "multi-node", Started: now.Add(-time.Hour), LastPoll: now}
+	text := func(t time.Time) string { return t.Format("2006-01-02 15:04:05 UTC") }
+	due := text(now.Add(-time.Minute))
+	row := func(change func(*outbox.EventRow)) outbox.EventRow {
+		r := outbox.EventRow{Envelope: outbox.Envelope{
+			EventID: "e2", AggregateType: "order", EventType: "placed", AggregateID: "7", OccurredAt: now.Add(-time.Minute), AvailableAt: now.Add(-time.Minute),
+		}}
+		if change != nil {
+			change(&r)
+		}
+		return r
+	}
+	late := func(r *outbox.EventRow) { r.AvailableAt = now.Add(time.Hour) }
+	leased := func(by string) outbox.EventRow {
+		return row(func(r *outbox.EventRow) { r.Lease, r.LeasedAt = by, now.Add(-time.Minute) })
+	}
+	for name, c := range map[string]struct {
+		row   outbox.EventRow
+		nodes []outbox.Node
+		dead  []outbox.Node
+		pause *outbox.Pause
+		first outbox.Status // of the event e1 of the same key
+		want  string
+	}{
+		"dead":     {row: row(func(r *outbox.EventRow) { r.Status = outbox.StatusDead }), want: ""},
+		"done":     {row: row(func(r *outbox.EventRow) { r.Status = outbox.StatusDone }), want: ""},
+		"delayed":  {row: row(late), nodes: []outbox.Node{live}, want: "it is delayed until " + text(now.Add(time.Hour))},
+		"deferred": {row: row(func(r *outbox.EventRow) { late(r); r.LastError = "no invoice" }), want: "it is deferred until " + text(now.Add(time.Hour)) + ": no invoice"},
+		"retry": {
+			row: row(func(r *outbox.EventRow) {
+				late(r)
+				r.Status, r.Attempts, r.LastError = outbox.StatusRetry, 1, "refused"
+			}),
+			want: "1 attempt failed, and the next is at " + text(now.Add(time.Hour)) + ": refused",
+		},
+		"paused": {
+			row: row(nil), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, Since: now, Until: now.Add(time.Hour), By: "ada", Reason: "provider down"},
+			want: "its kind is paused since " + text(now) + " until " + text(now.Add(time.Hour)) + " by ada: provider down",
+		},
+		"paused and in hand": {
+			row: leased("shop/1/2"), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, Since: now},
+			want: "its kind is paused since " + text(now) + "; and shop has it in hand since " + due,
+		},
+		"paused and delayed": {
+			row: row(late), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, Since: now},
+			want: "its kind is paused since " + text(now) + "; and it is delayed until " + text(now.Add(time.Hour)),
+		},
+		"paused by a listener": {
+			row: row(nil), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, Since: now, By: "shop", Automatic: true},
+			want: "its kind is paused since " + text(now) + " by a listener in shop",
+		},
+		"in hand": {row: leased("shop/1/2"), nodes: []outbox.Node{live}, want: "shop has it in hand since " + due},
+		"of a process that died": {
+			row: leased("shop/1/2"), dead: []outbox.Node{live},
+			want: "another process takes it over when the lease of " + due + " expires",
+		},
+		"of a process that does not report": {row: leased("old/2"), nodes: []outbox.Node{live}, want: "under the lease old/2, of a process that does not report"},
+		"no process":                        {row: row(nil), dead: []outbox.Node{live}, want: "no process delivers"},
+		"only writers":                      {row: row(nil), nodes: []outbox.Node{{Owner: "api", Mode: "writer-only"}}, want: "no process delivers"},
+		"no listener": {
+			row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "multi-node", LastPoll: now, Kinds: []outbox.EventKind{}}},
+			want: "no process that reports has a listener for its kind",
+		},
+		"no poll": {
+			row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "multi-node", Started: now.Add(-time.Hour), LastPoll: now.Add(-2 * time.Minute)}},
+			want: "no process has polled since " + text(now.Add(-2*time.Minute)),
+		},
+		"its turn comes":      {row: row(nil), nodes: []outbox.Node{live}, first: outbox.StatusDead, want: "it has been due since " + due + ", and a process has yet to take it"},
+		"behind a dead event": {row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "ordered-by-key", LastPoll: now}}, first: outbox.StatusDead, want: "event e1 of its key is DEAD and holds it back"},
+		"behind an event":     {row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "ordered-by-key", LastPoll: now}}, first: outbox.StatusNew, want: "event e1 of its key comes first"},
+		"first of its key":    {row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "ordered-by-key", LastPoll: now}}, first: outbox.StatusDone, want: "a process has yet to take it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := outboxtest.NewStore()
+			db := store.DB()
+			ob, err := outbox.New(outbox.Config{DB: db, Store: store})
+			require.NoError(t, err)
+			insert := func(id string, at time.Time) {
+				env := c.row.Envelope
+				env.EventID, env.OccurredAt, env.AvailableAt = id, at, at
+				require.NoError(t, store.Insert(t.Context(), db, []outbox.Envelope{env}, "", time.Time{}))
+			}
+			insert("e2", now.Add(-time.Minute))
+			if c.want != "" {
+				insert("e1", now.Add(-time.Hour))
+			}
+			mark := outbox.Mark{EventID: "e1", Error: "refused"}
+			switch c.first {
+			case outbox.StatusDead:
+				_, err = store.Mark(t.Context(), db, outbox.OutcomeDead, []outbox.Mark{mark})
+			case outbox.StatusNew, outbox.StatusRetry:
+			case outbox.StatusDone:
+				_, err = store.Mark(t.Context(), db, outbox.OutcomeDone, []outbox.Mark{mark})
+			}
+			require.NoError(t, err)
+			for _, n := range c.nodes {
+				require.NoError(t, store.Announce(t.Context(), db, n, time.Hour))
+			}
+			for _, n := range c.dead {
+				require.NoError(t, store.Announce(t.Context(), db, n, -time.Second))
+			}
+			if c.pause != nil {
+				require.NoError(t, store.Pause(t.Context(), db, *c.pause))
+			}
+			got, err := verdict.Waits(t.Context(), ob, &c.row, now)
+			require.NoError(t, err)
+			require.Contains(t, got, c.want)
+			if c.want == "" {
+				require.Empty(t, got)
+			}
+		})
+	}
+}
