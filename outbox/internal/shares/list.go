@@ -10,6 +10,8 @@ import (
 // list are the shares of all processes, as the row has them. Times are microseconds since 1970, by
 // the database's clock.
 type list struct {
+	// Of says to people whose limits these are.
+	Of string `json:"of,omitempty"`
 	// Freed is when a process last stopped to act on parts that it gave up. Since then, the parts that
 	// are free have got tokens.
 	Freed int64 `json:"f,omitempty"`
@@ -52,7 +54,7 @@ func (l list) text() string {
 // at is the list without the members whose shares have ended.
 func (l list) at(now time.Time) list {
 	first, last := now.UnixMicro(), now.Add(farthest).UnixMicro()
-	alive := list{Freed: l.Freed}
+	alive := list{Of: l.Of, Freed: l.Freed}
 	for _, m := range l.Members {
 		switch {
 		case m.Until >= first && m.Until <= last:
