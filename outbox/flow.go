@@ -56,7 +56,7 @@ type lane struct {
 	*flow.Lane[*delivery]
 	tokens *tokens.Bucket // nil: no rate
 	share  *shares.Share  // of limits of all processes; nil: the limits are of this process
-	gate   chan struct{}  // held by the worker that waits for a token, or for its place in the share
+	gate   chan struct{}  // held by the worker that waits for a token, or for a place in the share
 	waits  atomic.Bool    // the worker at the gate has an event
 }
 
@@ -98,7 +98,7 @@ func (l *lane) capacity(limits shares.Limits) int {
 	return capacity
 }
 
-// resize fits a lane to the share of this process. Without a share, the lane gives its events back:
+// resize fits a lane to the share of this process. Without a share, the lane gives the events back:
 // other processes may have the share. Events that were taken over stay, so that they remain few.
 func (d *dispatcher) resize(l *lane, limits shares.Limits, parts int) {
 	if parts > 0 {
@@ -150,7 +150,7 @@ func (l *lane) resized() <-chan struct{} {
 // hasNoShare reports whether other processes have the limits now.
 func (l *lane) hasNoShare() bool { return l.share != nil && l.share.Parts() == 0 }
 
-// begin takes the token for a delivery, and its place in the share, or says how long to wait.
+// begin takes the token for a delivery, and a place in the share, or says how long to wait.
 func (l *lane) begin(dl *delivery) (wait time.Duration) {
 	if l.share == nil {
 		return l.tokens.Take(time.Now())

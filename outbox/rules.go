@@ -75,12 +75,12 @@ type Rules struct {
 	// begin at least 1/Rate seconds apart. Defaults to as many as Rate allows in a tenth of a
 	// second, at least 1; at most 1,000,000.
 	Burst int
-	// Fleetwide makes Concurrency and Rate, with its Burst, bounds of all processes together. It needs
+	// Fleetwide makes Concurrency and Rate, with the Burst, bounds of all processes together. It needs
 	// one of them; without a Concurrency, each process runs as many listeners as
 	// [DispatchOptions].Workers. In [MultiNode] the processes that have events of the kind divide the
 	// bounds among themselves, through a row of the control table that each reads and renews every
 	// second; a delivery asks the database nothing. All processes must have the same rules. The share
-	// of a process that died ends after 10 seconds. A process that cannot renew its share begins no
+	// of a process that died ends after 10 seconds. A process that cannot renew the share begins no
 	// deliveries of the kind after 8 seconds; deliveries that run by then go on. In [SingleNode] the
 	// process that holds the table has the bounds. Defaults to false: the bounds are of each process.
 	Fleetwide bool

@@ -7,8 +7,7 @@ import "fmt"
 // names the function that a step stands for.
 //
 // By the process's own clock a share ends before it ends in the row, as the hold does: see [Holds].
-// Whether a process waits for events, runs a listener, or begins none because of its rate makes no
-// difference to the shares, apart from listeners that run: their places are not given up.
+// The places of listeners that run are not given up. The model has no rate.
 type Shares struct {
 	Processes int8 // two or three
 	Parts     int8
