@@ -167,10 +167,10 @@ func TestAProcessWithoutItsShareDeliversNothing(t *testing.T) {
 		var g together
 		store := outboxtest.NewStore()
 		dying := &severed{Store: store}
-		first := start(t, outbox.Config{Store: dying, Mode: fleetMode(outbox.Rules{Concurrency: 2})}, g.listener(0, 10*time.Millisecond))
-		several(first, 5000, "e", "Said")
+		first := start(t, outbox.Config{Store: dying, Mode: fleetMode(outbox.Rules{Concurrency: 2})}, g.listener(0, 40*time.Millisecond))
+		several(first, 1500, "e", "Said")
 		pass(3 * time.Second)
-		second := start(t, outbox.Config{Store: store, Mode: fleetMode(outbox.Rules{Concurrency: 2})}, g.listener(1, 10*time.Millisecond))
+		second := start(t, outbox.Config{Store: store, Mode: fleetMode(outbox.Rules{Concurrency: 2})}, g.listener(1, 40*time.Millisecond))
 		pass(3 * time.Second)
 		dying.dead.Store(true)
 		pass(9 * time.Second)
@@ -182,7 +182,7 @@ func TestAProcessWithoutItsShareDeliversNothing(t *testing.T) {
 		pass(time.Minute)
 		require.NoError(t, second.Close(context.Background()))
 		events, deliveries := g.total()
-		require.Equal(t, []int{5000, 5000}, []int{events, deliveries})
+		require.Equal(t, []int{1500, 1500}, []int{events, deliveries})
 		require.Equal(t, 2, g.most)
 	})
 }
