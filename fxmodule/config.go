@@ -121,6 +121,8 @@ type KindConfig struct {
 	// Burst is how many deliveries may begin at once after a pause. Defaults to a tenth
 	// of Rate, at least 1.
 	Burst int `yaml:"burst" mapstructure:"burst"`
+	// Fleetwide makes Concurrency and Rate bounds of all processes together.
+	Fleetwide bool `yaml:"fleetwide" mapstructure:"fleetwide"`
 }
 
 // Settings yields each key of an element of kinds, such as "retry.base-delay", and a pointer to its

@@ -76,7 +76,7 @@ func (c Config) rules() map[outbox.EventKind]outbox.Rules {
 		rules[k.kind()] = outbox.Rules{
 			MaxAttempts: k.MaxAttempts, RetryPolicy: k.Retry.policy(), ListenerTimeout: k.ListenerTimeout,
 			Expires: k.Expires, DropExpired: k.DropExpired, OnDone: k.OnDone.option(), Retention: k.Retention,
-			Concurrency: k.Concurrency, Rate: k.Rate, Burst: k.Burst,
+			Concurrency: k.Concurrency, Rate: k.Rate, Burst: k.Burst, Fleetwide: k.Fleetwide,
 		}
 	}
 	return rules

@@ -115,6 +115,7 @@ func (d *dispatcher) committed(p *pending) {
 		case d.unheard.has(env):
 			elsewhere = true
 		case d.keeps(env):
+			elsewhere = elsewhere || d.isElsewhere(env)
 		case p.split:
 			late++
 		default:

@@ -271,6 +271,7 @@ func newDispatcher(b *builder) *dispatcher {
 	if d.claims && !d.byKey && !lease.TenantsInTurn {
 		d.rights = newRights(d.leases, d.log)
 	}
+	d.fleet = &fleet{db: b.DB, store: b.Store, owner: d.leases.names.Owner, log: d.log}
 	d.completer = newCompleter(d, b.DB, b.Store)
 	return d
 }

@@ -33,6 +33,7 @@ type delivery struct {
 	ctx     deliveryContext // the listener's
 	batcher *batcher        // nil: the listener gets no batches
 	shares  bool            // the delivery has one of the [SharedWorkers]
+	inShare bool            // the delivery counts in the share of its lane
 	probe   bool            // the delivery is the first of the kind after an automatic pause
 
 	// The outcome; see [dispatcher.decide].

@@ -13,6 +13,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/hold"
 	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
 	"github.com/outboxkit/outbox-go/outbox/internal/notify"
+	"github.com/outboxkit/outbox-go/outbox/internal/shares"
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
@@ -40,6 +41,7 @@ type dispatcher struct {
 	pauses    *pauses
 	unheard   *unheard
 	rates     *rates
+	fleet     *fleet
 	track     *tracker
 	completer *completer
 	leases    *tableLeases
@@ -127,8 +129,11 @@ func (d *dispatcher) Start(ctx context.Context) error {
 		d.startWorker(d.taker())
 	}
 	for _, l := range d.lanes() {
+		if l.share != nil {
+			l.share.Start()
+		}
 		for range l.concurrency {
-			d.startWorker(func() *delivery { return d.takeFrom(l) })
+			d.startWorker(d.laneTaker(l))
 		}
 	}
 	return nil
@@ -301,10 +306,13 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 	d.completer.commit.Refuse() // the answer of a listener that still runs comes too late
 	d.leases.keeper.Close()
 	unstored := d.completer.close(d.opts.DrainTimeout)
-	ranges := d.giveUpRanges() // while the releaser closes
+	ranges, given := d.giveUpRanges(), d.closeShares() // while the releaser closes
 	unreleased := d.leases.releaser.Close(d.opts.DrainTimeout)
 	if err := <-ranges; err != nil {
 		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: giving up ranges of events, which other nodes deliver when the ranges expire, in %s at the latest: %w", rangeLasts, err))
+	}
+	if err := <-given; err != nil {
+		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: giving up shares in fleet-wide limits, which other nodes get when the shares expire, in %s at the latest: %w", shares.Lasts, err))
 	}
 	if unstored > 0 {
 		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d outcomes could not be stored, or the database did not say that they are; their events may be delivered again", unstored))

@@ -1,10 +1,14 @@
 package outbox
 
 import (
+	"errors"
 	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox/internal/flow"
+	"github.com/outboxkit/outbox-go/outbox/internal/shares"
 	"github.com/outboxkit/outbox-go/outbox/internal/tokens"
 )
 
@@ -51,7 +55,9 @@ type lane struct {
 	concurrency int
 	*flow.Lane[*delivery]
 	tokens *tokens.Bucket // nil: no rate
-	gate   chan struct{}  // held by the worker that waits for a token
+	share  *shares.Share  // of limits of all processes; nil: the limits are of this process
+	gate   chan struct{}  // held by the worker that waits for a token, or for a place in the share
+	waits  atomic.Bool    // the worker at the gate has an event
 }
 
 // Limits of a lane's capacity. A lane holds about as many events as its workers deliver next: a
@@ -64,14 +70,127 @@ const (
 // newLane makes a lane, with spare room for takeovers, which a lane never refuses.
 func (d *dispatcher) newLane(kind EventKind, r Rules) *lane {
 	l := &lane{concurrency: defaultTo(r.Concurrency, d.opts.Workers)}
-	capacity := max(lanePerWorker*l.concurrency, minLaneCapacity)
-	if r.Rate > 0 { // about a second's events
-		burst := defaultTo(r.Burst, max(1, int(r.Rate/10)))
-		capacity = min(capacity, max(burst, int(math.Ceil(r.Rate)), 2))
-		l.tokens, l.gate = d.rates.of(kind, r.Rate, burst), make(chan struct{}, 1)
+	limits := shares.Limits{Concurrency: r.Concurrency, Rate: r.Rate}
+	if r.Rate > 0 {
+		limits.Burst = defaultTo(r.Burst, max(1, int(r.Rate/10)))
 	}
+	capacity := l.capacity(limits)
 	l.Lane = flow.NewLane(flow.Options[*delivery]{Capacity: capacity, Spare: d.opts.Workers, LowWater: capacity / 2, Wake: d.room})
+	switch {
+	case r.Fleetwide && d.claims:
+		l.share = d.fleet.share(kind, limits, l.hasEvents, func(parts int) { d.resize(l, limits, parts) })
+		l.Bound(0)
+	case r.Rate > 0:
+		l.tokens = d.rates.of(kind, r.Rate, limits.Burst)
+	default:
+		return l
+	}
+	l.gate = make(chan struct{}, 1)
 	return l
+}
+
+// capacity is how many events a lane with these limits holds.
+func (l *lane) capacity(limits shares.Limits) int {
+	capacity := max(lanePerWorker*defaultTo(limits.Concurrency, l.concurrency), minLaneCapacity)
+	if limits.Rate > 0 { // about a second's events
+		capacity = min(capacity, max(limits.Burst, int(math.Ceil(limits.Rate)), 2))
+	}
+	return capacity
+}
+
+// resize fits a lane to the share of this process. Without a share, the lane gives the events back:
+// other processes may have the share. Events that were taken over stay, so that they remain few.
+func (d *dispatcher) resize(l *lane, limits shares.Limits, parts int) {
+	if parts > 0 {
+		l.Bound(l.capacity(limits.Of(parts)))
+		return
+	}
+	l.Bound(0)
+	var back, stay []*delivery
+	for dl := l.TakeLeft(); dl != nil; dl = l.TakeLeft() {
+		if dl.takeover {
+			stay = append(stay, dl)
+		} else {
+			back = append(back, dl)
+			l.Leave()
+		}
+	}
+	for _, dl := range stay {
+		if !l.Push(dl) {
+			back = append(back, dl)
+		}
+	}
+	d.letGo(back...)
+}
+
+// hasEvents reports whether there are events for the lane, here or in the table.
+func (l *lane) hasEvents() bool { return l.Depth() > 0 || l.Left() > 0 || l.waits.Load() }
+
+// Leave counts an event that stays in the table, and asks for a share.
+func (l *lane) Leave() {
+	l.Lane.Leave()
+	l.ask()
+}
+
+// ask asks for a share, as there are events.
+func (l *lane) ask() {
+	if l.share != nil {
+		l.share.Ask()
+	}
+}
+
+// resized is closed when the share changes; nil: there is no share.
+func (l *lane) resized() <-chan struct{} {
+	if l.share == nil {
+		return nil
+	}
+	return l.share.Changed()
+}
+
+// hasNoShare reports whether other processes have the limits now.
+func (l *lane) hasNoShare() bool { return l.share != nil && l.share.Parts() == 0 }
+
+// begin takes the token for a delivery, and a place in the share, or says how long to wait.
+func (l *lane) begin(dl *delivery) (wait time.Duration) {
+	if l.share == nil {
+		return l.tokens.Take(time.Now())
+	}
+	wait, dl.inShare = l.share.Begin()
+	return wait
+}
+
+// awaitsShare reports whether events wait in the table for a share.
+func (d *dispatcher) awaitsShare() bool {
+	for _, l := range d.lanes() {
+		if l.Left() > 0 && l.hasNoShare() {
+			return true
+		}
+	}
+	return false
+}
+
+// closeShares begins to give up the shares of this process, and returns the result.
+func (d *dispatcher) closeShares() <-chan error {
+	result := make(chan error, 1)
+	go func() {
+		var errs []error
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		for _, l := range d.lanes() {
+			if l.share == nil {
+				continue
+			}
+			all.Go(func() {
+				err := l.share.Close(d.opts.DrainTimeout)
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			})
+		}
+		all.Wait()
+		result <- errors.Join(errs...)
+	}()
+	return result
 }
 
 // rates have the tokens of the kinds that have a Rate. An outbox keeps them from one Drain to the next.
@@ -127,6 +246,7 @@ func (d *dispatcher) queueUp(dl *delivery) bool {
 		return d.queueOf(dl).Offer(dl)
 	}
 	if dl.takeover && l.Push(dl) || l.Offer(dl) {
+		l.ask()
 		return true
 	}
 	l.Leave()
@@ -183,11 +303,23 @@ func (d *dispatcher) holdUp() {
 	}
 }
 
+// laneTaker gives the deliveries of a lane to a worker, which has ended a delivery when it takes the
+// next.
+func (d *dispatcher) laneTaker(l *lane) func() *delivery {
+	var last *delivery
+	return func() *delivery {
+		if last != nil && last.inShare {
+			l.share.End()
+		}
+		last = d.takeFrom(l)
+		return last
+	}
+}
+
 // takeFrom waits for the next event of a lane that may be delivered now; nil when the
-// worker is to end. With a rate, one worker at a time takes an event and waits for a
-// token.
+// worker is to end. With a rate or a share, one worker at a time takes an event and waits.
 func (d *dispatcher) takeFrom(l *lane) *delivery {
-	if l.tokens == nil {
+	if l.gate == nil {
 		return l.Take(d.quit, d.abort)
 	}
 	select {
@@ -201,27 +333,36 @@ func (d *dispatcher) takeFrom(l *lane) *delivery {
 		if dl == nil || d.isExpired(dl, d.rulesOf(dl)) || d.awaitToken(l, dl) { // an expired event needs no token
 			return dl
 		}
+		if l.hasNoShare() {
+			l.Leave()
+		}
 		d.letGo(dl)
 		d.wakePoller()
 	}
 }
 
-// awaitToken waits until the rate allows a delivery; false when the delivery must not
-// begin any more, or when the dispatcher closes.
+// awaitToken waits until the rate, or the share, allows a delivery; false when the delivery must not
+// begin any more, when the share is given up, or when the dispatcher closes.
 func (d *dispatcher) awaitToken(l *lane, dl *delivery) bool {
+	l.waits.Store(true)
+	defer l.waits.Store(false)
 	for {
-		changed := d.pauses.changed()
+		changed, resized := d.pauses.changed(), l.resized()
 		if !d.mayDeliver(dl) {
 			return false
 		}
-		wait := l.tokens.Take(time.Now())
+		wait := l.begin(dl)
 		if wait <= 0 {
 			return true
+		}
+		if l.hasNoShare() && !dl.takeover {
+			return false
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-changed:
+		case <-resized:
 		case <-d.quit:
 			timer.Stop()
 			return false
@@ -241,6 +382,12 @@ func (d *dispatcher) keeps(env *Envelope) bool {
 		l.Leave()
 	}
 	return l != nil
+}
+
+// isElsewhere reports whether other processes have the limits of an event's kind.
+func (d *dispatcher) isElsewhere(env *Envelope) bool {
+	l := d.lanes().of(env)
+	return l != nil && l.hasNoShare()
 }
 
 // passesOver reports whether a refused event does not end the batch that it came in,

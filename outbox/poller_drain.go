@@ -36,7 +36,7 @@ func (p *poller) drainTable(ctx context.Context, d *drain) (more bool, err error
 		switch {
 		case idle && full:
 			return true, nil
-		case full, !idle && !look:
+		case full, (!idle || p.dispatcher.awaitsShare()) && !look:
 			continue
 		case idle:
 			p.pass.StartOver()
@@ -54,6 +54,7 @@ func (p *poller) drainTable(ctx context.Context, d *drain) (more bool, err error
 				wait.Sleep(ctx, 50*time.Millisecond<<failures)
 			}
 			p.Wake()
+		case idle && d.taken.Load() == taken && p.dispatcher.awaitsShare():
 		case idle && d.taken.Load() == taken:
 			return !p.dispatcher.holds() && !p.dispatcher.waits(), nil
 		default:

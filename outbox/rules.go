@@ -23,9 +23,9 @@ import (
 // The outbox reads the rules of listeners at Start, from a [*Registry]. With a [ListenerRegistry] of
 // another type, only [DispatchOptions].Rules apply.
 //
-// [Ordered] has one attempt and one worker: it refuses MaxAttempts, RetryPolicy, Concurrency, Rate
-// and Burst. [OrderedByKey] refuses Concurrency, Rate and Burst, because a worker delivers the
-// events of a key, whatever their kinds. In [WriterOnly] only Retention has an effect.
+// [Ordered] has one attempt and one worker: it refuses MaxAttempts, RetryPolicy, Concurrency, Rate,
+// Burst and Fleetwide. [OrderedByKey] refuses Concurrency, Rate, Burst and Fleetwide, because a worker
+// delivers the events of a key, whatever their kinds. In [WriterOnly] only Retention has an effect.
 type Rules struct {
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD; [Endless]: no bound.
 	// If an interceptor refuses an event of several listeners, the event has the attempts of the
@@ -64,7 +64,7 @@ type Rules struct {
 	// Concurrency or a Rate has workers and a small queue of its own, beside the workers and queues
 	// of [DispatchOptions]. Events for which the small queue has no room stay in the table, in their
 	// order: they cost no attempt, no room in the other queues, and no other worker. n processes
-	// together deliver n times as many. At most 10,000. Defaults to [DispatchOptions].Workers with a
+	// together deliver n times as many; see Fleetwide. At most 10,000. Defaults to [DispatchOptions].Workers with a
 	// Rate, else to no bound. A kind with a [BatchListener] has neither Concurrency nor Rate.
 	Concurrency int
 	// Rate is how many deliveries begin in a second, retries included. Defaults to no bound; from
@@ -75,6 +75,15 @@ type Rules struct {
 	// begin at least 1/Rate seconds apart. Defaults to as many as Rate allows in a tenth of a
 	// second, at least 1; at most 1,000,000.
 	Burst int
+	// Fleetwide makes Concurrency and Rate, with the Burst, bounds of all processes together. It needs
+	// one of them; without a Concurrency, each process runs as many listeners as
+	// [DispatchOptions].Workers. In [MultiNode] the processes that have events of the kind divide the
+	// bounds among themselves, through a row of the control table that each reads and renews every
+	// second; a delivery asks the database nothing. All processes must have the same rules. The share
+	// of a process that died ends after 10 seconds. A process that cannot renew the share begins no
+	// deliveries of the kind after 8 seconds; deliveries that run by then go on. In [SingleNode] the
+	// process that holds the table has the bounds. Defaults to false: the bounds are of each process.
+	Fleetwide bool
 }
 
 // Endless is the MaxAttempts that retries an event until its delivery succeeds.
@@ -124,6 +133,7 @@ func (r Rules) or(s Rules) Rules {
 		Expires:         defaultTo(r.Expires, s.Expires), DropExpired: r.DropExpired || s.DropExpired,
 		OnDone: defaultTo(r.OnDone, s.OnDone), Retention: defaultTo(r.Retention, s.Retention),
 		Concurrency: defaultTo(r.Concurrency, s.Concurrency), Rate: defaultTo(r.Rate, s.Rate), Burst: defaultTo(r.Burst, s.Burst),
+		Fleetwide: r.Fleetwide || s.Fleetwide,
 	}
 }
 
@@ -175,6 +185,7 @@ func (r Rules) fields() map[string]string {
 	note("Concurrency", r.Concurrency != 0, r.Concurrency)
 	note("Rate", r.Rate != 0, r.Rate)
 	note("Burst", r.Burst != 0, r.Burst)
+	note("Fleetwide", r.Fleetwide, r.Fleetwide)
 	return said
 }
 

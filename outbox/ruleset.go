@@ -138,9 +138,9 @@ type ruleCheck struct {
 func (c ruleCheck) fit(v *validator, r Rules) {
 	switch {
 	case c.inOrder:
-		r.refuse(v, "Ordered has one worker and one attempt; leave it out, or take another mode", "MaxAttempts", "RetryPolicy", "Concurrency", "Rate", "Burst")
+		r.refuse(v, "Ordered has one worker and one attempt; leave it out, or take another mode", "MaxAttempts", "RetryPolicy", "Concurrency", "Rate", "Burst", "Fleetwide")
 	case c.byKey:
-		r.refuse(v, "in OrderedByKey a worker delivers the events of a key, whatever their kinds; leave it out", "Concurrency", "Rate", "Burst")
+		r.refuse(v, "in OrderedByKey a worker delivers the events of a key, whatever their kinds; leave it out", "Concurrency", "Rate", "Burst", "Fleetwide")
 	}
 	if !c.purges {
 		r.refuse(v, "Config.Purge is nil, so nothing deletes old rows; set PurgeOptions", "Retention")
@@ -182,6 +182,9 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 		v.errs = append(v.errs, sub.errs...)
 	}
 	for kind, r := range resolve(Rules{}, operator, listeners).kinds {
+		if kind.Listener == "" && r.Fleetwide && !r.isLimited() {
+			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Fleetwide", what, kind), Problem: "is set, but nothing is bounded; set the Concurrency or the Rate too"})
+		}
 		if kind.Listener == "" && r.Burst > 0 && r.Rate == 0 {
 			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Burst", what, kind), Problem: fmt.Sprintf("is %d without a rate; set the Rate too", r.Burst)})
 		}
@@ -193,6 +196,6 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 // bounds of their own.
 func refuseBatched(v *validator, l Listener, r Rules) {
 	if _, batched := l.(*batchListener); batched {
-		r.refuse(v, "the listener gets batches; its BatchOptions.Concurrency bounds the calls", "Concurrency", "Rate", "Burst")
+		r.refuse(v, "the listener gets batches; its BatchOptions.Concurrency bounds the calls", "Concurrency", "Rate", "Burst", "Fleetwide")
 	}
 }

@@ -108,6 +108,14 @@ type Store interface {
 	// twice, or late, changes nothing. next.Now is ignored. A store need not have room for more than
 	// 200 ranges.
 	SetRanges(ctx context.Context, db DB, was string, by time.Time, next Ranges) (bool, error)
+	// Shares reads how processes share the limits of a kind, as of a moment after Shares was called, with
+	// the time of the database's clock at that moment; see [Rules].Fleetwide.
+	Shares(ctx context.Context, db DB, kind EventKind) (Shares, error)
+	// SetShares replaces the shares of a kind in one statement, and reports whether it did: not when
+	// another call replaced the shares since they had the version was. next.Version is a name that no
+	// other call has, of 128 characters at most, so a call that runs twice, or late, changes nothing.
+	// next.Now is ignored. A store need not have room for a value of more than 60,000 bytes.
+	SetShares(ctx context.Context, db DB, kind EventKind, was string, next Shares) (bool, error)
 	// Reach looks at the rows that Poll would return for the query, rows that cannot be decoded
 	// included, reads no payload, and changes nothing.
 	Reach(ctx context.Context, db DB, q PollQuery) (Reach, error)
@@ -521,6 +529,16 @@ const maxRight = 24 * time.Hour
 // lastsAt reports whether the right has not ended at a time of the database's clock.
 func (r Range) lastsAt(now time.Time) bool {
 	return !r.Until.Before(now) && !r.Until.After(now.Add(maxRight))
+}
+
+// Shares are the shares of processes in the limits of a kind of event.
+type Shares struct {
+	// Version is the name of the call that set the shares; empty: no call has.
+	Version string
+	// Now is the time of the database's clock when the shares were read.
+	Now time.Time
+	// Value is the list of the shares, which a store does not read: valid UTF-8 without NUL.
+	Value string
 }
 
 // Reach is the result of [Store].Reach.

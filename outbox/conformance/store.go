@@ -67,6 +67,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"DueAt", dueAtTests},
 		{"Check", checkTests},
 		{"Ranges", rangeTests},
+		{"Shares", sharesTests},
 		{"Reach", reachTests},
 		{"Pause", pauseTests},
 		{"Mark", markTests},

@@ -19,6 +19,8 @@ var errorTests = []storeTest{
 			"Check":     s.Store.Check(ctx, s.DB, true),
 			"Ranges":    errorOf(s.Store.Ranges(ctx, s.DB)),
 			"SetRanges": errorOf(s.Store.SetRanges(ctx, s.DB, "", suiteTime, outbox.Ranges{Version: "node-1/1"})),
+			"Shares":    errorOf(s.Store.Shares(ctx, s.DB, outbox.EventKind{EventType: "T"})),
+			"SetShares": errorOf(s.Store.SetShares(ctx, s.DB, outbox.EventKind{EventType: "T"}, "", outbox.Shares{Version: "node-1/1"})),
 			"Reach":     errorOf(s.Store.Reach(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
 			"Poll":      errorOf(s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
 			"Claim":     errorOf(s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LeaseDuration: time.Nanosecond})),

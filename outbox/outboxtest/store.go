@@ -32,6 +32,7 @@ type Store struct {
 	pauses map[outbox.EventKind]outbox.Pause
 	nodes  map[string]report // by owner
 	ranges outbox.Ranges     // as they were set last
+	shares map[outbox.EventKind]outbox.Shares
 }
 
 type memRow struct {
@@ -45,7 +46,7 @@ type memRow struct {
 
 // NewStore makes an empty store.
 func NewStore() *Store {
-	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[outbox.EventKind]outbox.Pause{}, nodes: map[string]report{}}
+	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[outbox.EventKind]outbox.Pause{}, shares: map[outbox.EventKind]outbox.Shares{}, nodes: map[string]report{}}
 }
 
 // DB is the pool to use with this store, and the writer's source.

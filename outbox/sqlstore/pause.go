@@ -24,9 +24,9 @@ type pauseRow struct {
 
 const automaticOwner = "listener"
 
-// pauseName is the name of the row that pauses a kind. Both types together are longer than the
+// kindName is the name of a row that is for a kind. Both types together are longer than the
 // column.
-func pauseName(kind outbox.EventKind) string {
+func kindName(kind outbox.EventKind) string {
 	h := sha256.Sum256([]byte(string(kind.AggregateType) + "\x00" + string(kind.EventType)))
 	return hex.EncodeToString(h[:])
 }
@@ -34,7 +34,7 @@ func pauseName(kind outbox.EventKind) string {
 // Pause implements [outbox.Store]. An automatic pause takes two statements: an insert, which leaves an
 // existing row alone, and an update of a row that ends earlier.
 func (s *Store) Pause(ctx context.Context, db outbox.DB, pause outbox.Pause) error {
-	what, name := "pausing "+pause.Kind.String(), pauseName(pause.Kind)
+	what, name := "pausing "+pause.Kind.String(), kindName(pause.Kind)
 	value, err := json.Marshal(pauseRow{pause.Kind.AggregateType, pause.Kind.EventType, pause.Since.UTC(), pause.Reason, pause.By})
 	if err != nil {
 		return s.fail(what, err)
@@ -77,7 +77,7 @@ func (q *query) end(pause outbox.Pause) *query {
 // Resume implements [outbox.Store].
 func (s *Store) Resume(ctx context.Context, db outbox.DB, kind outbox.EventKind) error {
 	q := s.query(256)
-	q.add("DELETE FROM ").control(s).add(" WHERE kind = 'pause' AND name = ").arg(pauseName(kind))
+	q.add("DELETE FROM ").control(s).add(" WHERE kind = 'pause' AND name = ").arg(kindName(kind))
 	_, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "resuming "+kind.String(), q) })
 	return err
 }

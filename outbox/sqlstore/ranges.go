@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,12 +12,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// The row of the control table with the ranges that processes deliver: owner has the version, and
-// value the ranges.
-const (
-	rangesKey = "kind = 'ranges' AND name = 'table'"
-	rangesRow = " WHERE " + rangesKey
-)
+// rangesRow is the row of the control table with the ranges that processes deliver.
+var rangesRow = sharedRow{"ranges", "table"}
 
 // rangeRow is a range in the value of rangesRow. Times are microseconds since 1970.
 type rangeRow struct {
@@ -37,29 +32,16 @@ type placeRow struct {
 
 // Ranges implements [outbox.Store].
 func (s *Store) Ranges(ctx context.Context, db outbox.DB) (outbox.Ranges, error) {
-	var ranges outbox.Ranges
-	var now timestamp
-	q := s.query(256).add("SELECT read_at, owner, value FROM (SELECT ")
-	if s.d.now == "" {
-		q.now()
-	} else {
-		q.timeColumn(s.d.now)
+	const what = "reading the ranges"
+	version, value, now, err := s.readShared(ctx, db, what, rangesRow)
+	if err != nil || !version.Valid {
+		return outbox.Ranges{Now: now}, err
 	}
-	q.add(" AS read_at) AS clock LEFT JOIN ").control(s).add(" ON ", rangesKey)
-	err := s.rows(ctx, db, "reading the ranges", q, func(rows *sql.Rows) error {
-		var version, value sql.NullString
-		if err := rows.Scan(&now, &version, &value); err != nil {
-			return err
-		}
-		ranges = outbox.Ranges{Version: version.String, Now: now.Time}
-		if !version.Valid {
-			return nil
-		}
-		var err error
-		ranges.Ranges, err = readRanges(value.String)
-		return err
-	})
-	return ranges, err
+	list, err := readRanges(value.String)
+	if err != nil {
+		return outbox.Ranges{}, s.fail(what, err)
+	}
+	return outbox.Ranges{Version: version.String, Now: now, Ranges: list}, nil
 }
 
 // writeRanges makes the value of rangesRow.
@@ -102,42 +84,25 @@ func rowOfPlace(c outbox.Cursor) *placeRow {
 
 func microTime(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// maxControlValue is the length of MySQL's TEXT. A session that is not strict cuts a longer value.
-const maxControlValue = 65_535
-
 // SetRanges implements [outbox.Store].
 func (s *Store) SetRanges(ctx context.Context, db outbox.DB, was string, by time.Time, next outbox.Ranges) (bool, error) {
 	what := fmt.Sprintf("setting %d ranges", len(next.Ranges))
 	value, err := writeRanges(next.Ranges)
-	if err == nil && s.d.name == "mysql" && len(value) > maxControlValue {
-		err = fmt.Errorf("they are %d bytes, and the column value of the control table has room for %d; let fewer processes deliver", len(value), maxControlValue)
-	}
 	if err == nil && next.Version == "" {
 		err = errors.New("they have no version")
 	}
 	if err = cmp.Or(s.err, err); err != nil {
 		return false, s.fail(what, err)
 	}
-	if was == "" {
-		if err := s.insertControl(ctx, db, what, "'ranges', 'table'"); err != nil {
-			return false, err
+	return s.setShared(ctx, db, what, rangesRow, was, next.Version, value, func(q *query) {
+		q.add(" AND ").now().add(" <= ").time(by)
+		if s.d == postgres && !holdsTable(next) {
+			// The commit does not wait for the log, and the next process does not wait for the commit. A
+			// server that crashes may forget the last ranges, so that events are delivered twice. A hold
+			// is not forgotten.
+			q.add(" AND set_config('synchronous_commit', 'off', true) IS NOT NULL")
 		}
-	}
-	q := s.query(256).add("UPDATE ").control(s).add(" SET owner = ").arg(next.Version).add(", value = ").arg(value).add(rangesRow)
-	if was == "" {
-		q.add(" AND owner IS NULL")
-	} else {
-		q.add(" AND owner = ").arg(was)
-	}
-	q.add(" AND ").now().add(" <= ").time(by)
-	if s.d == postgres && !holdsTable(next) {
-		// The commit does not wait for the log, and the next process does not wait for the commit. A
-		// server that crashes may forget the last ranges, so that events are delivered twice. A hold
-		// is not forgotten.
-		q.add(" AND set_config('synchronous_commit', 'off', true) IS NOT NULL")
-	}
-	n, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) })
-	return n > 0, err
+	})
 }
 
 // holdsTable reports whether a process has the right to all rows.

@@ -31,6 +31,36 @@ func newOutbox(db outbox.DB, store outbox.Store) (*outbox.Outbox, error) {
 	})
 }
 
+func newFleetwide(db outbox.DB, store outbox.Store) (*outbox.Outbox, error) {
+	return outbox.New(outbox.Config{
+		DB: db, Store: store,
+		Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{
+			Rules: map[outbox.EventKind]outbox.Rules{invoiceDue.Kind(): {Concurrency: 20, Rate: 100, Fleetwide: true}},
+		}},
+	})
+}
+
+func Example_fleetwide() {
+	ctx := context.Background()
+	store := outboxtest.NewStore()
+	ob, err := newFleetwide(store.DB(), store)
+	check(err)
+	sent := make(chan int)
+	register(ob, func(_ context.Context, i Invoice) error {
+		sent <- i.Number
+		return nil
+	})
+	check(ob.Start(ctx))
+	check(outbox.InTx(ctx, outboxtest.NewTransactor(store.DB()), func(ctx context.Context) error {
+		_, err := ob.Writer().Write(ctx, invoiceDue.Envelope("7", Invoice{7}))
+		return err
+	}))
+	fmt.Println("sent:", <-sent)
+	check(ob.Close(ctx))
+	// Output:
+	// sent: 7
+}
+
 // maintain pauses the invoices while fn runs, for an hour at most.
 func maintain(ctx context.Context, ob *outbox.Outbox, fn func() error) error {
 	pause := outbox.Pause{Kind: invoiceDue.Kind(), Until: time.Now().Add(time.Hour), Reason: "provider down, ticket 4711", By: "ann"}

@@ -216,6 +216,32 @@ func TestNoTokenIsLost(t *testing.T) {
 	})
 }
 
+func TestABoundLeavesLessRoom(t *testing.T) {
+	t.Parallel()
+	wake := make(chan struct{}, 1)
+	q := filled("c", 3, flow.Options[*element]{Capacity: 8, LowWater: 4, Wake: wake})
+	require.False(t, q.IsFull())
+	q.Bound(4)
+	require.Equal(t, []int{3, 1}, []int{q.Depth(), q.Room()})
+	require.True(t, q.IsFull(), "above half of the bound")
+	require.True(t, q.Offer(&element{}))
+	require.False(t, q.Offer(&element{}))
+	q.TakeLeft()
+	require.False(t, signalled(wake))
+	q.TakeLeft()
+	require.True(t, signalled(wake), "half of the bound")
+	q.Bound(0)
+	for q.TakeLeft() != nil {
+		require.Zero(t, q.Room())
+	}
+	require.True(t, q.IsFull(), "there is never room")
+	require.False(t, q.Offer(&element{}))
+	require.False(t, signalled(wake))
+	q.Bound(20)
+	require.True(t, signalled(wake), "there is room again")
+	require.Equal(t, 8, q.Room())
+}
+
 func lane(capacity, spare int) (l *flow.Lane[*element], wake chan struct{}) {
 	wake = make(chan struct{}, 1)
 	return flow.NewLane(flow.Options[*element]{Capacity: capacity, Spare: spare, LowWater: capacity / 2, Wake: wake}), wake

@@ -23,23 +23,32 @@ type Options[T any] struct {
 type Queue[T any] struct {
 	Options[T]
 	elements chan T
+	bound    atomic.Int64 // Capacity, or less
 	beside   atomic.Int64 // what counts beside the elements in the channel
 	waiting  atomic.Bool  // for LowWater
 }
 
 // New makes a queue.
 func New[T any](o Options[T]) *Queue[T] {
-	return &Queue[T]{Options: o, elements: make(chan T, o.Capacity+o.Spare)}
+	q := &Queue[T]{Options: o, elements: make(chan T, o.Capacity+o.Spare)}
+	q.bound.Store(int64(o.Capacity))
+	return q
 }
 
 // Depth is how many elements wait, by their weights.
 func (q *Queue[T]) Depth() int { return len(q.elements) + int(q.beside.Load()) }
 
+// Bound lets fewer elements wait than Capacity from now on. Elements that wait stay.
+func (q *Queue[T]) Bound(n int) {
+	q.bound.Store(int64(min(n, q.Capacity)))
+	q.tellRoom()
+}
+
 // Room is the room for further elements.
-func (q *Queue[T]) Room() int { return max(q.Capacity-q.Depth(), 0) }
+func (q *Queue[T]) Room() int { return max(int(q.bound.Load())-q.Depth(), 0) }
 
 // Offer puts an element into the queue if the queue has room.
-func (q *Queue[T]) Offer(x T) bool { return q.Depth() < q.Capacity && q.Push(x) }
+func (q *Queue[T]) Offer(x T) bool { return q.Depth() < int(q.bound.Load()) && q.Push(x) }
 
 // Push is Offer for an element that is not to be refused, unless Spare is used up too.
 func (q *Queue[T]) Push(x T) bool {
@@ -71,9 +80,9 @@ func (q *Queue[T]) Elsewhere(n int64) {
 }
 
 // IsFull reports whether the queue is above LowWater. If so, Wake gets a token when the queue falls
-// to LowWater.
+// to LowWater. A queue with a bound of zero is always full.
 func (q *Queue[T]) IsFull() bool {
-	if q.Depth() <= q.LowWater {
+	if q.isLow() {
 		return false
 	}
 	q.waiting.Store(true)
@@ -81,8 +90,20 @@ func (q *Queue[T]) IsFull() bool {
 	return q.waiting.Load()
 }
 
+// isLow reports whether the queue is at LowWater, or half empty if it has a bound.
+func (q *Queue[T]) isLow() bool {
+	low := q.LowWater
+	switch bound := int(q.bound.Load()); {
+	case bound == 0:
+		return false
+	case bound < q.Capacity:
+		low = min(low, bound/2)
+	}
+	return q.Depth() <= low
+}
+
 func (q *Queue[T]) tellRoom() {
-	if q.Depth() <= q.LowWater && q.waiting.CompareAndSwap(true, false) {
+	if q.isLow() && q.waiting.CompareAndSwap(true, false) {
 		wait.Signal(q.Wake)
 	}
 }
