@@ -121,6 +121,16 @@ type KindConfig struct {
 	// Burst is how many deliveries may begin at once after a pause. Defaults to a tenth
 	// of Rate, at least 1.
 	Burst int `yaml:"burst" mapstructure:"burst"`
+	// Breaker pauses the kind when its deliveries fail one after the other.
+	Breaker BreakerConfig `yaml:"breaker" mapstructure:"breaker"`
+}
+
+// BreakerConfig is for every mode but writer-only; see [outbox.Breaker].
+type BreakerConfig struct {
+	// Failures is how many deliveries fail in a row until the pause begins. Defaults to no breaker.
+	Failures int `yaml:"failures" mapstructure:"failures"`
+	// Pause is how long the first pause lasts, from a second to a day. Defaults to 30 s.
+	Pause time.Duration `yaml:"pause" mapstructure:"pause"`
 }
 
 // Settings yields each key of an element of kinds, such as "retry.base-delay", and a pointer to its

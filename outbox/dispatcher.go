@@ -40,6 +40,7 @@ type dispatcher struct {
 	pauses    *pauses
 	unheard   *unheard
 	rates     *rates
+	failures  *failures
 	track     *tracker
 	completer *completer
 	leases    *tableLeases
@@ -54,8 +55,8 @@ type dispatcher struct {
 	// notifications are nil without a notifier.
 	notifications *notify.Notifications
 
-	drops, policyPanics        logburst.Burst
-	failures, panics, unrouted logburst.ByCause
+	drops, policyPanics      logburst.Burst
+	failed, panics, unrouted logburst.ByCause
 
 	// listenerCtx is the base of every delivery's context. The context lives as long as
 	// the dispatcher, not as long as a call: Close cancels it.
@@ -272,7 +273,7 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 	defer d.drops.Flush()
 	defer d.completer.deaths.Flush()
 	defer d.panics.Flush()
-	defer d.failures.Flush()
+	defer d.failed.Flush()
 	d.mu.Lock()
 	was := d.state
 	d.state = stopped

@@ -75,6 +75,52 @@ type Rules struct {
 	// begin at least 1/Rate seconds apart. Defaults to as many as Rate allows in a tenth of a
 	// second, at least 1; at most 1,000,000.
 	Burst int
+
+	// Breaker pauses the kind when its deliveries fail one after the other. Operators see the pause in
+	// [Outbox.Paused]. A kind whose listeners have names (see [Named]) has no Breaker, because one of
+	// its receivers may be down while the others are not. Defaults to no breaker.
+	Breaker Breaker
+}
+
+// Breaker pauses a kind of event whose deliveries fail one after the other, as if its listener had
+// returned [PauseFor]: the receiver behind the listener is then down, or the listener is broken. See
+// [Rules].Breaker.
+//
+// A delivery fails if it counts as an attempt: the listener returned an error, panicked, or ran out of
+// time. [Dead], [Defer], [PauseFor], an event that expired and an event that a shutdown cut off say
+// nothing of the receiver: they neither fail nor end the row of failures. Each event of a batch counts.
+// Each process counts its own deliveries, and [Outbox.Deliver] does not count.
+//
+// When the pause has ended, each process delivers a single event first, as after [PauseFor]. If that
+// delivery fails too, the kind is paused again, for twice as long as before, and ten times Pause at
+// most. The next delivery that succeeds ends the row of failures, and the next pause is Pause long.
+// [Outbox.Resume] ends the pause early; a delivery that fails then pauses the kind again.
+type Breaker struct {
+	// Failures is how many deliveries fail in a row until the pause begins. Defaults to no breaker; at
+	// most 1,000,000.
+	Failures int
+	// Pause is how long the first pause lasts, from a second to a day. No pause is longer than a day.
+	// Defaults to 30 s.
+	Pause time.Duration
+}
+
+// Limits and the default of [Breaker].
+const (
+	maxBreakerFailures  = 1_000_000
+	defaultBreakerPause = 30 * time.Second
+	longestBreakerPause = 10 // times the first pause
+)
+
+// or takes the fields that b does not say from other.
+func (b Breaker) or(other Breaker) Breaker {
+	return Breaker{Failures: defaultTo(b.Failures, other.Failures), Pause: defaultTo(b.Pause, other.Pause)}
+}
+
+func (b Breaker) validate(v *validator) {
+	v.count("Breaker.Failures", b.Failures, maxBreakerFailures)
+	if b.Pause != 0 && (b.Pause < minPauseFor || b.Pause > maxPauseFor) {
+		v.add("Breaker.Pause", fmt.Sprintf("is %s; it must be from %s to %s, or zero for %s", b.Pause, minPauseFor, maxPauseFor, defaultBreakerPause))
+	}
 }
 
 // Endless is the MaxAttempts that retries an event until its delivery succeeds.
@@ -124,6 +170,7 @@ func (r Rules) or(s Rules) Rules {
 		Expires:         defaultTo(r.Expires, s.Expires), DropExpired: r.DropExpired || s.DropExpired,
 		OnDone: defaultTo(r.OnDone, s.OnDone), Retention: defaultTo(r.Retention, s.Retention),
 		Concurrency: defaultTo(r.Concurrency, s.Concurrency), Rate: defaultTo(r.Rate, s.Rate), Burst: defaultTo(r.Burst, s.Burst),
+		Breaker: r.Breaker.or(s.Breaker),
 	}
 }
 
@@ -142,6 +189,7 @@ func (r Rules) validate(v *validator) {
 	}
 	v.count("Concurrency", r.Concurrency, maxWorkers)
 	v.count("Burst", r.Burst, maxQueueCapacity)
+	r.Breaker.validate(v)
 	switch {
 	case math.IsNaN(r.Rate) || r.Rate < 0:
 		v.add("Rate", fmt.Sprintf("is %v deliveries a second; it must be positive, or zero for no bound", r.Rate))
@@ -175,6 +223,8 @@ func (r Rules) fields() map[string]string {
 	note("Concurrency", r.Concurrency != 0, r.Concurrency)
 	note("Rate", r.Rate != 0, r.Rate)
 	note("Burst", r.Burst != 0, r.Burst)
+	note("Breaker.Failures", r.Breaker.Failures != 0, r.Breaker.Failures)
+	note("Breaker.Pause", r.Breaker.Pause != 0, r.Breaker.Pause)
 	return said
 }
 

@@ -172,6 +172,7 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 			sub.errs = append(sub.errs, &FieldError{Field: sub.what, Problem: "is for a kind for which no listener is registered; register one, or correct the kind"})
 		}
 		refuseBatched(&sub, l, operator[kind])
+		refuseNamed(&sub, l, operator[kind])
 		v.errs = append(v.errs, sub.errs...)
 	}
 	for _, kind := range sortedKinds(listeners) {
@@ -179,11 +180,18 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 		l, _ := registry.ListenerFor(kind.AggregateType, kind.EventType)
 		c.fit(&sub, listeners[kind])
 		refuseBatched(&sub, l, listeners[kind])
+		refuseNamed(&sub, l, listeners[kind])
 		v.errs = append(v.errs, sub.errs...)
 	}
 	for kind, r := range resolve(Rules{}, operator, listeners).kinds {
-		if kind.Listener == "" && r.Burst > 0 && r.Rate == 0 {
+		if kind.Listener != "" {
+			continue
+		}
+		if r.Burst > 0 && r.Rate == 0 {
 			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Burst", what, kind), Problem: fmt.Sprintf("is %d without a rate; set the Rate too", r.Burst)})
+		}
+		if r.Breaker.Pause > 0 && r.Breaker.Failures == 0 {
+			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Breaker.Pause", what, kind), Problem: fmt.Sprintf("is %s without a number of failures; set Breaker.Failures too", r.Breaker.Pause)})
 		}
 	}
 	return v.err()
@@ -194,5 +202,13 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 func refuseBatched(v *validator, l Listener, r Rules) {
 	if _, batched := l.(*batchListener); batched {
 		r.refuse(v, "the listener gets batches; its BatchOptions.Concurrency bounds the calls", "Concurrency", "Rate", "Burst")
+	}
+}
+
+// refuseNamed reports a breaker for listeners that have names: the failures of one say nothing of the
+// receivers of the others.
+func refuseNamed(v *validator, l Listener, r Rules) {
+	if _, named := l.(listeners); named {
+		r.refuse(v, "the listeners of the kind have names, and the receiver of one may be down while the others are not; leave it out, or let one listener have the kind", "Breaker.Failures", "Breaker.Pause")
 	}
 }

@@ -143,6 +143,9 @@ func (d *dispatcher) finish(dl *delivery) {
 	}
 	d.running.Add(-1)
 	d.endShared(dl)
+	if d.failures.note(dl, d.rulesOf(dl).Breaker) {
+		d.wakePoller() // stores the pause
+	}
 	if dl.probe {
 		d.pauses.probed(dl)
 		d.wakePoller()
@@ -191,7 +194,7 @@ func (d *dispatcher) logRetry(dl *delivery) {
 	if dl.err == nil || dl.outcome != OutcomeRetry {
 		return
 	}
-	lines := &d.failures
+	lines := &d.failed
 	if dl.panicked != nil {
 		lines = &d.panics
 	}
