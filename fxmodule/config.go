@@ -131,6 +131,9 @@ type BreakerConfig struct {
 	Failures int `yaml:"failures" mapstructure:"failures"`
 	// Pause is how long the first pause lasts, from a second to a day. Defaults to 30 s.
 	Pause time.Duration `yaml:"pause" mapstructure:"pause"`
+	// PerKey counts for each key by itself and pauses the key; single-node and multi-node only.
+	// Defaults to false.
+	PerKey bool `yaml:"per-key" mapstructure:"per-key"`
 }
 
 // Settings yields each key of an element of kinds, such as "retry.base-delay", and a pointer to its

@@ -247,7 +247,7 @@ func TestABreakerThatCannotApplyIsRefused(t *testing.T) {
 	}
 
 	e := build(t, outbox.Config{Mode: breaking(outbox.Rules{Breaker: outbox.Breaker{Pause: time.Minute}})["single"]}, handled)
-	require.ErrorContains(t, e.Start(t.Context()), "Rules[__GLOBAL__/Said].Breaker.Pause is 1m0s without a number of failures; set Breaker.Failures too")
+	require.ErrorContains(t, e.Start(t.Context()), "Rules[__GLOBAL__/Said].Breaker.Pause is 1m0s, but nothing says how many failures; set Breaker.Failures too")
 
 	e = build(t, outbox.Config{}, nil)
 	require.NoError(t, e.Register(
@@ -255,4 +255,20 @@ func TestABreakerThatCannotApplyIsRefused(t *testing.T) {
 		outbox.On("", "Said", outbox.ListenerFunc(handled), outbox.Named("search")),
 	))
 	require.ErrorContains(t, e.Start(t.Context()), "Binding[__GLOBAL__/Said mail].Rules.Breaker.Failures is 3, but the listeners of the kind have names")
+}
+
+func TestABreakerOfKeysIsRefusedWhereTheOrderCounts(t *testing.T) {
+	t.Parallel()
+	for name, mode := range breaking(outbox.Rules{Breaker: outbox.Breaker{Failures: 3, PerKey: true}}) {
+		store := outboxtest.NewStore()
+		_, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: mode})
+		switch name {
+		case "by key":
+			require.ErrorContains(t, err, "Breaker.PerKey is true, but in OrderedByKey an event that fails holds back its key")
+		case "ordered":
+			require.ErrorContains(t, err, "Breaker.PerKey is true, but the events of the key would lose their place in the order")
+		default:
+			require.NoError(t, err)
+		}
+	}
 }

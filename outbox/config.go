@@ -268,7 +268,8 @@ func newDispatcher(b *builder) *dispatcher {
 	d.track = newTracker(d.wakePoller)
 	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
 	d.pauses = newPauses(b.DB, b.Store, d.log, d.clock, d.leases.names.Owner)
-	d.failures = newFailures(d.pauses)
+	d.keys = newKeys(d.log, d.clock)
+	d.failures = newFailures(d.pauses, d.keys)
 	if d.claims && !d.byKey && !lease.TenantsInTurn {
 		d.rights = newRights(d.leases, d.log)
 	}

@@ -34,6 +34,7 @@ type delivery struct {
 	batcher *batcher        // nil: the listener gets no batches
 	shares  bool            // the delivery has one of the [SharedWorkers]
 	probe   bool            // the delivery is the first of the kind after an automatic pause
+	waiting *waiting        // the event waits because of its key; nil: it does not
 
 	// The outcome; see [dispatcher.decide].
 	outcome  Outcome
@@ -57,6 +58,12 @@ type delivery struct {
 	repeated bool
 	// rowless: the statement found no row.
 	rowless bool
+}
+
+// waiting is why and until when an event waits because of its key.
+type waiting struct {
+	due    time.Time
+	reason string
 }
 
 // right is the right of this process to deliver the rows of a range. The tracker's mu guards the

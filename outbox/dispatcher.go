@@ -41,6 +41,7 @@ type dispatcher struct {
 	unheard   *unheard
 	rates     *rates
 	failures  *failures
+	keys      *keys
 	track     *tracker
 	completer *completer
 	leases    *tableLeases
@@ -270,6 +271,7 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 	defer d.policyPanics.Flush()
 	defer d.unrouted.Flush()
 	defer d.pauses.flush()
+	defer d.keys.flush()
 	defer d.drops.Flush()
 	defer d.completer.deaths.Flush()
 	defer d.panics.Flush()

@@ -1,22 +1,20 @@
 package outbox
 
-import (
-	"fmt"
-	"sync"
-	"time"
-)
+import "sync"
 
-// failures are the failures in a row of the kinds that have a [Breaker], as this process counts them.
+// failures are the failures in a row of the kinds that have a [Breaker], as this process counts
+// them; [keys] has those of keys.
 // failures is safe for concurrent use.
 type failures struct {
 	pauses *pauses
+	keys   *keys
 
 	mu    sync.Mutex
 	kinds map[EventKind]*failureRow
 }
 
-func newFailures(pauses *pauses) *failures {
-	return &failures{pauses: pauses, kinds: map[EventKind]*failureRow{}}
+func newFailures(pauses *pauses, keys *keys) *failures {
+	return &failures{pauses: pauses, keys: keys, kinds: map[EventKind]*failureRow{}}
 }
 
 // note counts the outcome of a delivery, and reports whether it paused the kind. Deliveries that began
@@ -24,6 +22,12 @@ func newFailures(pauses *pauses) *failures {
 func (f *failures) note(dl *delivery, b Breaker) (paused bool) {
 	failed := dl.failed()
 	if b.Failures == 0 || !failed && !dl.succeeded() {
+		return false
+	}
+	if b.PerKey {
+		if until := f.keys.note(dl, b, failed); dl.outcome == OutcomeRetry && until.After(dl.next) {
+			dl.next = until // the event is the first after the pause
+		}
 		return false
 	}
 	kind := kindOf(dl.env)
@@ -56,35 +60,4 @@ func (d *delivery) failed() bool {
 // succeeded reports whether the listener is done.
 func (d *delivery) succeeded() bool {
 	return d.completed || (d.outcome == OutcomeDone || d.outcome == OutcomeDelete) && !d.expired
-}
-
-// failureRow is the failures in a row of a kind.
-type failureRow struct {
-	n     int
-	pause time.Duration // the last pause; zero: none
-}
-
-// failed counts a failure, and returns how long the pause is that begins; zero: no pause. afterPause:
-// the delivery was the first after a pause.
-func (r *failureRow) failed(b Breaker, afterPause bool) (pause time.Duration) {
-	if r.n++; r.n < b.Failures && !afterPause {
-		return 0
-	}
-	first := defaultTo(b.Pause, defaultBreakerPause)
-	if r.pause = min(2*r.pause, longestBreakerPause*first, maxPauseFor); r.pause == 0 {
-		r.pause = first
-	}
-	return r.pause
-}
-
-// reason says why the pause begins, with the text of the last failure.
-func (r *failureRow) reason(afterPause bool, last string) string {
-	switch {
-	case afterPause:
-		return "the first delivery after a pause failed: " + last
-	case r.n == 1:
-		return "a delivery failed: " + last
-	default:
-		return fmt.Sprintf("%d deliveries in a row failed: %s", r.n, last)
-	}
 }

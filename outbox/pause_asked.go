@@ -190,7 +190,7 @@ func (p *pauses) probed(dl *delivery) {
 			return
 		}
 		delete(next.kinds, kind)
-		if dl.expired || dl.outcome == OutcomeReleased {
+		if dl.expired || dl.waiting != nil || dl.outcome == OutcomeReleased {
 			pause.probing = false
 			next.ended[kind] = pause
 		}

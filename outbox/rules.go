@@ -82,8 +82,8 @@ type Rules struct {
 	Breaker Breaker
 }
 
-// Breaker pauses a kind of event whose deliveries fail one after the other, as if its listener had
-// returned [PauseFor]: the receiver behind the listener is then down, or the listener is broken. See
+// Breaker pauses a kind of event, or with PerKey a key of it, whose deliveries fail one after the other,
+// as if its listener had returned [PauseFor] or [PauseKeyFor]: the receiver behind the listener is then down, or the listener is broken. See
 // [Rules].Breaker.
 //
 // A delivery fails if it counts as an attempt: the listener returned an error, panicked, or ran out of
@@ -102,6 +102,11 @@ type Breaker struct {
 	// Pause is how long the first pause lasts, from a second to a day. No pause is longer than a day.
 	// Defaults to 30 s.
 	Pause time.Duration
+	// PerKey counts for each key by itself, and pauses the key instead of the kind, as [PauseKeyFor]
+	// does: a key is an aggregate id among the events of the kind. Events without an aggregate id do not
+	// count. A process forgets a key that has not failed for ten minutes. [Ordered] refuses PerKey, and
+	// so does [OrderedByKey], where an event that fails holds back its key anyway. Defaults to false.
+	PerKey bool
 }
 
 // Limits and the default of [Breaker].
@@ -113,7 +118,7 @@ const (
 
 // or takes the fields that b does not say from other.
 func (b Breaker) or(other Breaker) Breaker {
-	return Breaker{Failures: defaultTo(b.Failures, other.Failures), Pause: defaultTo(b.Pause, other.Pause)}
+	return Breaker{Failures: defaultTo(b.Failures, other.Failures), Pause: defaultTo(b.Pause, other.Pause), PerKey: b.PerKey || other.PerKey}
 }
 
 func (b Breaker) validate(v *validator) {
@@ -225,6 +230,7 @@ func (r Rules) fields() map[string]string {
 	note("Burst", r.Burst != 0, r.Burst)
 	note("Breaker.Failures", r.Breaker.Failures != 0, r.Breaker.Failures)
 	note("Breaker.Pause", r.Breaker.Pause != 0, r.Breaker.Pause)
+	note("Breaker.PerKey", r.Breaker.PerKey, r.Breaker.PerKey)
 	return said
 }
 

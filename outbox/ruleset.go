@@ -139,8 +139,10 @@ func (c ruleCheck) fit(v *validator, r Rules) {
 	switch {
 	case c.inOrder:
 		r.refuse(v, "Ordered has one worker and one attempt; leave it out, or take another mode", "MaxAttempts", "RetryPolicy", "Concurrency", "Rate", "Burst")
+		r.refuse(v, "the events of the key would lose their place in the order; leave it out for a breaker of the kind", "Breaker.PerKey")
 	case c.byKey:
 		r.refuse(v, "in OrderedByKey a worker delivers the events of a key, whatever their kinds; leave it out", "Concurrency", "Rate", "Burst")
+		r.refuse(v, "in OrderedByKey an event that fails holds back its key, for as long as the RetryPolicy says; leave it out for a breaker of the kind", "Breaker.PerKey")
 	}
 	if !c.purges {
 		r.refuse(v, "Config.Purge is nil, so nothing deletes old rows; set PurgeOptions", "Retention")
@@ -190,8 +192,10 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 		if r.Burst > 0 && r.Rate == 0 {
 			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Burst", what, kind), Problem: fmt.Sprintf("is %d without a rate; set the Rate too", r.Burst)})
 		}
-		if r.Breaker.Pause > 0 && r.Breaker.Failures == 0 {
-			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Breaker.Pause", what, kind), Problem: fmt.Sprintf("is %s without a number of failures; set Breaker.Failures too", r.Breaker.Pause)})
+		if r.Breaker.Failures == 0 {
+			sub := validator{what: fmt.Sprintf("%s.Rules[%s]", what, kind)}
+			r.refuse(&sub, "nothing says how many failures; set Breaker.Failures too", "Breaker.Pause", "Breaker.PerKey")
+			v.errs = append(v.errs, sub.errs...)
 		}
 	}
 	return v.err()
@@ -209,6 +213,6 @@ func refuseBatched(v *validator, l Listener, r Rules) {
 // receivers of the others.
 func refuseNamed(v *validator, l Listener, r Rules) {
 	if _, named := l.(listeners); named {
-		r.refuse(v, "the listeners of the kind have names, and the receiver of one may be down while the others are not; leave it out, or let one listener have the kind", "Breaker.Failures", "Breaker.Pause")
+		r.refuse(v, "the listeners of the kind have names, and the receiver of one may be down while the others are not; leave it out, or let one listener have the kind", "Breaker.Failures", "Breaker.Pause", "Breaker.PerKey")
 	}
 }

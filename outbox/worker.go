@@ -90,7 +90,9 @@ func (d *dispatcher) work(take func() *delivery) {
 			}
 			dl = next
 			d.running.Add(1)
-			d.deliver(d.listenerCtx, next)
+			if !d.waitForKey(next) {
+				d.deliver(d.listenerCtx, next)
+			}
 			dl = nil
 			d.finish(next)
 			next = d.follow(next)
@@ -146,6 +148,7 @@ func (d *dispatcher) finish(dl *delivery) {
 	if d.failures.note(dl, d.rulesOf(dl).Breaker) {
 		d.wakePoller() // stores the pause
 	}
+	d.keys.end(dl)
 	if dl.probe {
 		d.pauses.probed(dl)
 		d.wakePoller()
