@@ -121,6 +121,10 @@ type KindConfig struct {
 	// Burst is how many deliveries may begin at once after a pause. Defaults to a tenth
 	// of Rate, at least 1.
 	Burst int `yaml:"burst" mapstructure:"burst"`
+	// KeyConcurrency is how many listeners run at once, and KeyRate how many deliveries begin in a second,
+	// for each key of the kind; single-node and multi-node only.
+	KeyConcurrency int     `yaml:"key-concurrency" mapstructure:"key-concurrency"`
+	KeyRate        float64 `yaml:"key-rate" mapstructure:"key-rate"`
 	// Breaker pauses the kind when its deliveries fail one after the other.
 	Breaker BreakerConfig `yaml:"breaker" mapstructure:"breaker"`
 }

@@ -266,7 +266,7 @@ func TestABreakerOfKeysIsRefusedWhereTheOrderCounts(t *testing.T) {
 		case "by key":
 			require.ErrorContains(t, err, "Breaker.PerKey is true, but in OrderedByKey an event that fails holds back its key")
 		case "ordered":
-			require.ErrorContains(t, err, "Breaker.PerKey is true, but the events of the key would lose their place in the order")
+			require.ErrorContains(t, err, "Breaker.PerKey is true, but events that wait because of their key would lose their place in the order")
 		default:
 			require.NoError(t, err)
 		}

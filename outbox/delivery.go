@@ -35,6 +35,7 @@ type delivery struct {
 	shares  bool            // the delivery has one of the [SharedWorkers]
 	probe   bool            // the delivery is the first of the kind after an automatic pause
 	waiting *waiting        // the event waits because of its key; nil: it does not
+	keyed   time.Time       // when the delivery began, if its key has bounds
 
 	// The outcome; see [dispatcher.decide].
 	outcome  Outcome

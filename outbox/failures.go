@@ -20,8 +20,11 @@ func newFailures(pauses *pauses, keys *keys) *failures {
 // note counts the outcome of a delivery, and reports whether it paused the kind. Deliveries that began
 // before a pause and end before the probe do not count, so that the workers that fail together make one pause.
 func (f *failures) note(dl *delivery, b Breaker) (paused bool) {
+	if b.Failures == 0 {
+		return false
+	}
 	failed := dl.failed()
-	if b.Failures == 0 || !failed && !dl.succeeded() {
+	if !failed && !dl.succeeded() {
 		return false
 	}
 	if b.PerKey {

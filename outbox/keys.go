@@ -13,7 +13,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
 )
 
-// keys are what this process knows of single keys of a kind: which are paused, and which fail. An event
+// keys are what this process knows of single keys of a kind: which are paused, which fail, and which are
+// at a bound. An event
 // whose key may not be delivered now is deferred, with a write of its own, because there may be very
 // many keys: no read of the table leaves out keys. keys is safe for concurrent use.
 type keys struct {
@@ -46,6 +47,7 @@ type keyState struct {
 	probe  *delivery // the first delivery after the pause, while it is under way
 	began  time.Time // the probe
 	row    failureRow
+	limits keyLimits
 }
 
 // Limits of keys.
@@ -70,6 +72,9 @@ func keyOf(env *Envelope) (keyOfKind, bool) {
 	return keyOfKind{kindOf(env), env.AggregateID}, env.AggregateID != ""
 }
 
+// concern reports whether an event may have to wait because of its key, or count for it.
+func (k *keys) concern(rules *Rules) bool { return k.some.Load() || rules.boundsKeys() }
+
 // waits says whether an event has to wait because of its key; nil: it has not.
 func (k *keys) waits(dl *delivery, rules *Rules) *waiting {
 	key, has := keyOf(dl.env)
@@ -78,32 +83,46 @@ func (k *keys) waits(dl *delivery, rules *Rules) *waiting {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.waitOf(key, dl, rules)
+	return k.waitOf(key, dl, rules, k.clock.Now())
 }
 
 // begin notes that a delivery begins, unless the event has to wait.
 func (k *keys) begin(dl *delivery, rules *Rules) *waiting {
 	key, has := keyOf(dl.env)
-	if !has || !k.some.Load() {
+	if !has {
 		return nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w := k.waitOf(key, dl, rules); w != nil {
+	now := k.clock.Now()
+	if w := k.waitOf(key, dl, rules, now); w != nil {
 		return w
 	}
-	if s := k.states[key]; s != nil && !s.paused.IsZero() {
-		s.probe, s.began = dl, k.clock.Now()
+	s := k.states[key]
+	if rules.boundsKeys() {
+		if s = k.state(key); s != nil {
+			s.limits.begin(now, dl.env.AvailableAt, gridOf(key, rules.KeyRate))
+			dl.keyed = now
+		}
+	}
+	if s != nil && !s.paused.IsZero() {
+		s.probe, s.began = dl, now
 	}
 	return nil
 }
 
-func (k *keys) waitOf(key keyOfKind, _ *delivery, _ *Rules) *waiting {
+func (k *keys) waitOf(key keyOfKind, dl *delivery, rules *Rules, now time.Time) *waiting {
 	s := k.states[key]
 	if s == nil {
 		return nil
 	}
-	return s.pauseOf(k.clock.Now())
+	if w := s.pauseOf(now); w != nil {
+		return w
+	}
+	if w := s.limits.concurrencyOf(now, rules.KeyConcurrency); w != nil {
+		return w
+	}
+	return s.limits.rateOf(now, dl.env.AvailableAt, gridOf(key, rules.KeyRate))
 }
 
 // pauseOf says how long an event waits for the end of the pause, or for the probe after it. While the
@@ -131,14 +150,19 @@ func (k *keys) end(dl *delivery) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.states[key]
-	if s == nil || s.probe != dl {
+	if s == nil {
 		return
 	}
-	s.probe = nil
-	if dl.outcome != OutcomeReleased {
-		s.paused = time.Time{}
-		k.settle(key, s)
+	if !dl.keyed.IsZero() {
+		s.limits.end(k.clock.Now().Sub(dl.keyed))
 	}
+	if s.probe == dl {
+		s.probe = nil
+		if dl.outcome != OutcomeReleased {
+			s.paused = time.Time{}
+		}
+	}
+	k.settle(key, s)
 }
 
 // ask pauses the key of an event because its listener asks for it, and returns how long the event waits.
@@ -244,7 +268,7 @@ func (k *keys) settle(key keyOfKind, s *keyState) {
 // isOver reports whether a state says nothing any more. A key that failed, or whose pause ended without
 // a probe in this process, is forgotten after a while.
 func (s *keyState) isOver(now time.Time) bool {
-	if s.probe != nil {
+	if s.probe != nil || !s.limits.isOver(now) {
 		return false
 	}
 	return s.row.n == 0 && s.paused.IsZero() || now.Sub(s.touched) > keyMemory

@@ -25,7 +25,7 @@ import (
 //
 // [Ordered] has one attempt and one worker: it refuses MaxAttempts, RetryPolicy, Concurrency, Rate
 // and Burst. [OrderedByKey] refuses Concurrency, Rate and Burst, because a worker delivers the
-// events of a key, whatever their kinds. In [WriterOnly] only Retention has an effect.
+// events of a key, whatever their kinds. Both refuse KeyConcurrency, KeyRate and Breaker.PerKey. In [WriterOnly] only Retention has an effect.
 type Rules struct {
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD; [Endless]: no bound.
 	// If an interceptor refuses an event of several listeners, the event has the attempts of the
@@ -75,6 +75,21 @@ type Rules struct {
 	// begin at least 1/Rate seconds apart. Defaults to as many as Rate allows in a tenth of a
 	// second, at least 1; at most 1,000,000.
 	Burst int
+
+	// KeyConcurrency is how many listeners of the kind run at once for a key, in this process: a key is an
+	// aggregate id among the events of the kind. An event over the bound is deferred by about the time
+	// that the deliveries of the key before it take: it costs a write and no attempt, and takes the
+	// worker of no other key. The events of a key are not ordered. At most 10,000. Defaults to no bound.
+	KeyConcurrency int
+	// KeyRate is how many deliveries of the kind begin in a second for a key, retries included, in this
+	// process: n processes together deliver n times as many. Each event over the rate is deferred to the
+	// next free slot of its key: it costs a write and no attempt. A tenth of a second's deliveries, at
+	// least one, may begin at once. From one in a day to 1,000,000 in a second. Defaults to no bound.
+	//
+	// KeyConcurrency and KeyRate are for [SingleNode] and [MultiNode], and not for a kind with a
+	// [BatchListener]. They do not bound events without an aggregate id, [Outbox.Deliver], and further
+	// keys while a process remembers 100,000 of them. A key is forgotten soon after its last delivery.
+	KeyRate float64
 
 	// Breaker pauses the kind when its deliveries fail one after the other. Operators see the pause in
 	// [Outbox.Paused]. A kind whose listeners have names (see [Named]) has no Breaker, because one of
@@ -175,6 +190,7 @@ func (r Rules) or(s Rules) Rules {
 		Expires:         defaultTo(r.Expires, s.Expires), DropExpired: r.DropExpired || s.DropExpired,
 		OnDone: defaultTo(r.OnDone, s.OnDone), Retention: defaultTo(r.Retention, s.Retention),
 		Concurrency: defaultTo(r.Concurrency, s.Concurrency), Rate: defaultTo(r.Rate, s.Rate), Burst: defaultTo(r.Burst, s.Burst),
+		KeyConcurrency: defaultTo(r.KeyConcurrency, s.KeyConcurrency), KeyRate: defaultTo(r.KeyRate, s.KeyRate),
 		Breaker: r.Breaker.or(s.Breaker),
 	}
 }
@@ -194,14 +210,20 @@ func (r Rules) validate(v *validator) {
 	}
 	v.count("Concurrency", r.Concurrency, maxWorkers)
 	v.count("Burst", r.Burst, maxQueueCapacity)
+	v.count("KeyConcurrency", r.KeyConcurrency, maxWorkers)
 	r.Breaker.validate(v)
+	validateRate(v, "Rate", r.Rate)
+	validateRate(v, "KeyRate", r.KeyRate)
+}
+
+func validateRate(v *validator, field string, rate float64) {
 	switch {
-	case math.IsNaN(r.Rate) || r.Rate < 0:
-		v.add("Rate", fmt.Sprintf("is %v deliveries a second; it must be positive, or zero for no bound", r.Rate))
-	case r.Rate > maxRate:
-		v.add("Rate", fmt.Sprintf("is %v deliveries a second; the limit is %v", r.Rate, maxRate))
-	case r.Rate > 0 && r.Rate < minRate:
-		v.add("Rate", fmt.Sprintf("is %v deliveries a second, less than one a day; to stop a kind of event, use Outbox.Pause", r.Rate))
+	case math.IsNaN(rate) || rate < 0:
+		v.add(field, fmt.Sprintf("is %v deliveries a second; it must be positive, or zero for no bound", rate))
+	case rate > maxRate:
+		v.add(field, fmt.Sprintf("is %v deliveries a second; the limit is %v", rate, maxRate))
+	case rate > 0 && rate < minRate:
+		v.add(field, fmt.Sprintf("is %v deliveries a second, less than one a day; to stop a kind of event, use Outbox.Pause", rate))
 	}
 }
 
@@ -228,6 +250,8 @@ func (r Rules) fields() map[string]string {
 	note("Concurrency", r.Concurrency != 0, r.Concurrency)
 	note("Rate", r.Rate != 0, r.Rate)
 	note("Burst", r.Burst != 0, r.Burst)
+	note("KeyConcurrency", r.KeyConcurrency != 0, r.KeyConcurrency)
+	note("KeyRate", r.KeyRate != 0, r.KeyRate)
 	note("Breaker.Failures", r.Breaker.Failures != 0, r.Breaker.Failures)
 	note("Breaker.Pause", r.Breaker.Pause != 0, r.Breaker.Pause)
 	note("Breaker.PerKey", r.Breaker.PerKey, r.Breaker.PerKey)
@@ -268,6 +292,9 @@ func rulesOfBinding(kind EventKind) string {
 
 // isLimited reports whether the kind has workers of its own.
 func (r *Rules) isLimited() bool { return r.Concurrency > 0 || r.Rate > 0 }
+
+// boundsKeys reports whether the keys of the kind have bounds.
+func (r *Rules) boundsKeys() bool { return r.KeyConcurrency > 0 || r.KeyRate > 0 }
 
 // isLast reports whether a delivery after this many failed attempts is the last.
 func (r *Rules) isLast(attempts int) bool {

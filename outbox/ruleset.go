@@ -139,9 +139,9 @@ func (c ruleCheck) fit(v *validator, r Rules) {
 	switch {
 	case c.inOrder:
 		r.refuse(v, "Ordered has one worker and one attempt; leave it out, or take another mode", "MaxAttempts", "RetryPolicy", "Concurrency", "Rate", "Burst")
-		r.refuse(v, "the events of the key would lose their place in the order; leave it out for a breaker of the kind", "Breaker.PerKey")
+		r.refuse(v, "events that wait because of their key would lose their place in the order; leave it out, or take another mode", "KeyConcurrency", "KeyRate", "Breaker.PerKey")
 	case c.byKey:
-		r.refuse(v, "in OrderedByKey a worker delivers the events of a key, whatever their kinds; leave it out", "Concurrency", "Rate", "Burst")
+		r.refuse(v, "in OrderedByKey a worker delivers the events of a key, whatever their kinds; leave it out", "Concurrency", "Rate", "Burst", "KeyConcurrency", "KeyRate")
 		r.refuse(v, "in OrderedByKey an event that fails holds back its key, for as long as the RetryPolicy says; leave it out for a breaker of the kind", "Breaker.PerKey")
 	}
 	if !c.purges {
@@ -205,7 +205,7 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 // bounds of their own.
 func refuseBatched(v *validator, l Listener, r Rules) {
 	if _, batched := l.(*batchListener); batched {
-		r.refuse(v, "the listener gets batches; its BatchOptions.Concurrency bounds the calls", "Concurrency", "Rate", "Burst")
+		r.refuse(v, "the listener gets batches; its BatchOptions.Concurrency bounds the calls", "Concurrency", "Rate", "Burst", "KeyConcurrency", "KeyRate")
 	}
 }
 
