@@ -230,7 +230,7 @@ func (d *dispatcher) pauseFor(dl *delivery, c cause) {
 // changes their order.
 func (d *dispatcher) deferring() bool { return !d.byKey && !d.inOrder }
 
-// waitForKey defers an event that waits because of its key, and reports whether it does. Otherwise the
+// waitForKey defers an event that waits because of the key, and reports whether it does. Otherwise the
 // delivery begins.
 func (d *dispatcher) waitForKey(dl *delivery) bool {
 	w := dl.waiting

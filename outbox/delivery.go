@@ -34,8 +34,8 @@ type delivery struct {
 	batcher *batcher        // nil: the listener gets no batches
 	shares  bool            // the delivery has one of the [SharedWorkers]
 	probe   bool            // the delivery is the first of the kind after an automatic pause
-	waiting *waiting        // the event waits because of its key; nil: it does not
-	keyed   time.Time       // when the delivery began, if its key has bounds
+	waiting *waiting        // the event waits because of the key; nil: it need not
+	keyed   time.Time       // when the delivery began, if the key has bounds
 
 	// The outcome; see [dispatcher.decide].
 	outcome  Outcome
@@ -61,7 +61,7 @@ type delivery struct {
 	rowless bool
 }
 
-// waiting is why and until when an event waits because of its key.
+// waiting is why and until when an event waits because of the key.
 type waiting struct {
 	due    time.Time
 	reason string

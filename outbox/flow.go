@@ -206,7 +206,7 @@ func (d *dispatcher) takeFrom(l *lane) *delivery {
 	}
 }
 
-// needsNoToken reports whether an event is not for its listener now: it expired, or waits because of its
+// needsNoToken reports whether an event is not for its listener now: it expired, or waits because of the
 // key.
 func (d *dispatcher) needsNoToken(dl *delivery) bool {
 	rules := d.rulesOf(dl)

@@ -143,8 +143,8 @@ type Node struct {
 type PausedKey struct {
 	Kind        EventKind
 	AggregateID string
-	// Until is the end of the pause, by the clock of the process. A pause that is over is listed while its
-	// first delivery is under way.
+	// Until is the end of the pause, by the clock of the process. A pause that is over is listed while the
+	// first delivery after it is under way.
 	Until  time.Time
 	Reason string
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Bounds of a key, see [Rules].KeyRate and [Rules].KeyConcurrency: an event over a bound is deferred to
-// a slot of its own. The slots of a key follow each other as its deliveries can, so an event that waits
+// another slot. The slots of a key follow each other as the deliveries can, so an event that waits
 // usually costs one write, however many wait.
 
 // keyLimits is what is known of a key that has bounds.
@@ -27,7 +27,7 @@ const (
 	longestKeyIn = 5 * time.Minute // from now to a slot
 )
 
-// concurrencyOf says how long an event waits while as many deliveries of its key are under way as may
+// concurrencyOf says how long an event waits while as many deliveries of the key are under way as may
 // be. If these take long, the slots grow.
 func (l *keyLimits) concurrencyOf(now time.Time, most int) *waiting {
 	if most == 0 || l.running < most {
@@ -44,7 +44,7 @@ func (l *keyLimits) concurrencyOf(now time.Time, most int) *waiting {
 	return &waiting{l.busy, "waits for other deliveries of its key"}
 }
 
-// rateOf gives an event over the rate of its key the next free slot. Slots are times on the grid of the
+// rateOf gives an event over the rate of the key the next free slot. Slots are times on the grid of the
 // key, by which an event that comes back at its slot is known: it does not get in line again.
 func (l *keyLimits) rateOf(now, due time.Time, g keyGrid) *waiting {
 	if g.interval == 0 {

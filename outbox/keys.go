@@ -15,7 +15,7 @@ import (
 
 // keys are what this process knows of single keys of a kind: which are paused, which fail, and which are
 // at a bound. An event
-// whose key may not be delivered now is deferred, with a write of its own, because there may be very
+// whose key may not be delivered now is deferred, with a write for each event, because there may be very
 // many keys: no read of the table leaves out keys. keys is safe for concurrent use.
 type keys struct {
 	clock  Clock
@@ -67,15 +67,15 @@ func newKeys(log *slog.Logger, clock Clock) *keys {
 	}
 }
 
-// keyOf is the key of an event; false when the event has none.
+// keyOf is the key of an event; false when the event has no aggregate id.
 func keyOf(env *Envelope) (keyOfKind, bool) {
 	return keyOfKind{kindOf(env), env.AggregateID}, env.AggregateID != ""
 }
 
-// concern reports whether an event may have to wait because of its key, or count for it.
+// concern reports whether an event may have to wait because of the key, or count for the key.
 func (k *keys) concern(rules *Rules) bool { return k.some.Load() || rules.boundsKeys() }
 
-// waits says whether an event has to wait because of its key; nil: it has not.
+// waits says whether an event has to wait because of the key; nil: the event need not wait.
 func (k *keys) waits(dl *delivery, rules *Rules) *waiting {
 	key, has := keyOf(dl.env)
 	if !has || !k.some.Load() {
@@ -165,7 +165,7 @@ func (k *keys) end(dl *delivery) {
 	k.settle(key, s)
 }
 
-// ask pauses the key of an event because its listener asks for it, and returns how long the event waits.
+// ask pauses the key of an event because the listener asks for a pause, and returns how long the event waits.
 // A pause that ends about as late, or later, stays: of the deliveries that fail at once, the first makes
 // the pause. If the process remembers too many keys, the event waits alone.
 func (k *keys) ask(dl *delivery, d time.Duration, reason string) time.Duration {
@@ -195,7 +195,7 @@ func (k *keys) pause(key keyOfKind, s *keyState, d time.Duration, reason string,
 }
 
 // note counts a delivery that failed or succeeded, as [failures.note] does for a kind, and returns the
-// end of the pause that begins; zero: none.
+// end of the pause that begins; zero: no pause begins.
 func (k *keys) note(dl *delivery, b Breaker, failed bool) (until time.Time) {
 	key, has := keyOf(dl.env)
 	if !has || !failed && !k.some.Load() {
@@ -226,7 +226,7 @@ func (k *keys) note(dl *delivery, b Breaker, failed bool) (until time.Time) {
 	return time.Time{}
 }
 
-// state is the state of a key, a new one if there is none; nil when there are too many.
+// state is the state of a key, which is made if the key is new; nil when there are too many keys.
 func (k *keys) state(key keyOfKind) *keyState {
 	if s := k.states[key]; s != nil {
 		return s
@@ -302,7 +302,7 @@ func (k *keys) flush() {
 // failureRow is the failures in a row of a kind or a key.
 type failureRow struct {
 	n     int
-	pause time.Duration // the last pause; zero: none
+	pause time.Duration // the last pause; zero: no pause
 }
 
 // failed counts a failure, and returns how long the pause is that begins; zero: no pause. afterPause:

@@ -171,7 +171,7 @@ func (p *pauses) begin(dl *delivery, callsListener func(*delivery) bool) bool {
 	return dl.probe || !p.hasKind(kind)
 }
 
-// awaitProbe reports whether a kind is paused, or its next delivery is a probe.
+// awaitProbe reports whether a kind is paused, or the next delivery is a probe.
 func (p *pauses) awaitProbe(kind EventKind) bool {
 	set := p.now.Load()
 	_, held := set.kinds[kind]

@@ -50,7 +50,7 @@ func PauseFor(d time.Duration, err error) error {
 
 // PauseKeyFor is [PauseFor] for a single key: it says that the receiver of this aggregate id is down, such
 // as the endpoint of a customer. The key is the aggregate id among the events of the kind. The event is
-// deferred for d, as with [Defer], with the text of err as its last error, and so is each event of the
+// deferred for d, as with [Defer], with the text of err as the last error, and so is each event of the
 // key that comes up in this process until then: no attempt is counted, no listener is called, and each
 // event that waits costs one write. Nil for err is allowed. d is from a second to a day: a shorter or
 // longer d becomes the bound.
@@ -65,7 +65,7 @@ func PauseFor(d time.Duration, err error) error {
 // choose a d of minutes.
 //
 // PauseKeyFor is Defer, and pauses no key, for an event without an aggregate id, in [OrderedByKey], where
-// a deferred event holds back its key anyway, in [Ordered], for a listener that has a name (see
+// a deferred event holds back the key anyway, in [Ordered], for a listener that has a name (see
 // [Named]), and while this process remembers 100,000 other keys.
 func PauseKeyFor(d time.Duration, err error) error {
 	return &OutcomeError{Outcome: OutcomeDeferred, Delay: min(max(d, minPauseFor), maxPauseFor), Err: err, pauses: true, key: true}
@@ -78,8 +78,8 @@ const (
 )
 
 // OutcomeError is an error by which a listener decides the outcome of its event. [Defer], [RetryIn],
-// [Dead], [PauseFor] and [PauseKeyFor] make an OutcomeError; if an error wraps several, the first that errors.As finds
-// counts.
+// [Dead], [PauseFor] and [PauseKeyFor] make an OutcomeError; if an error wraps several, the first that
+// errors.As finds counts.
 type OutcomeError struct {
 	Outcome Outcome       // OutcomeDeferred, OutcomeRetry or OutcomeDead; others are plain failures
 	Delay   time.Duration // until the next delivery

@@ -25,7 +25,8 @@ import (
 //
 // [Ordered] has one attempt and one worker: it refuses MaxAttempts, RetryPolicy, Concurrency, Rate
 // and Burst. [OrderedByKey] refuses Concurrency, Rate and Burst, because a worker delivers the
-// events of a key, whatever their kinds. Both refuse KeyConcurrency, KeyRate and Breaker.PerKey. In [WriterOnly] only Retention has an effect.
+// events of a key, whatever their kinds. Both refuse KeyConcurrency, KeyRate and Breaker.PerKey. In
+// [WriterOnly] only Retention has an effect.
 type Rules struct {
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD; [Endless]: no bound.
 	// If an interceptor refuses an event of several listeners, the event has the attempts of the
@@ -83,28 +84,28 @@ type Rules struct {
 	KeyConcurrency int
 	// KeyRate is how many deliveries of the kind begin in a second for a key, retries included, in this
 	// process: n processes together deliver n times as many. Each event over the rate is deferred to the
-	// next free slot of its key: it costs a write and no attempt. A tenth of a second's deliveries, at
+	// next free slot of the key: it costs a write and no attempt. A tenth of a second's deliveries, at
 	// least one, may begin at once. From one in a day to 1,000,000 in a second. Defaults to no bound.
 	//
 	// KeyConcurrency and KeyRate are for [SingleNode] and [MultiNode], and not for a kind with a
 	// [BatchListener]. They do not bound events without an aggregate id, [Outbox.Deliver], and further
-	// keys while a process remembers 100,000 of them. A key is forgotten soon after its last delivery.
+	// keys while a process remembers 100,000 of them. A key is forgotten soon after the last delivery.
 	KeyRate float64
 
-	// Breaker pauses the kind when its deliveries fail one after the other. Operators see the pause in
-	// [Outbox.Paused]. A kind whose listeners have names (see [Named]) has no Breaker, because one of
-	// its receivers may be down while the others are not. Defaults to no breaker.
+	// Breaker pauses the kind when the deliveries fail one after the other. Operators see the pause in
+	// [Outbox.Paused]. A kind whose listeners have names (see [Named]) has no Breaker, because one
+	// receiver may be down while the others are not. Defaults to no breaker.
 	Breaker Breaker
 }
 
 // Breaker pauses a kind of event, or with PerKey a key of it, whose deliveries fail one after the other,
-// as if its listener had returned [PauseFor] or [PauseKeyFor]: the receiver behind the listener is then down, or the listener is broken. See
-// [Rules].Breaker.
+// as if the listener had returned [PauseFor] or [PauseKeyFor]: the receiver behind the listener is then
+// down, or the listener is broken. See [Rules].Breaker.
 //
 // A delivery fails if it counts as an attempt: the listener returned an error, panicked, or ran out of
 // time. [Dead], [Defer], [PauseFor], an event that expired and an event that a shutdown cut off say
 // nothing of the receiver: they neither fail nor end the row of failures. Each event of a batch counts.
-// Each process counts its own deliveries, and [Outbox.Deliver] does not count.
+// Each process counts the deliveries that it makes, and [Outbox.Deliver] does not count.
 //
 // When the pause has ended, each process delivers a single event first, as after [PauseFor]. If that
 // delivery fails too, the kind is paused again, for twice as long as before, and ten times Pause at
@@ -120,7 +121,7 @@ type Breaker struct {
 	// PerKey counts for each key by itself, and pauses the key instead of the kind, as [PauseKeyFor]
 	// does: a key is an aggregate id among the events of the kind. Events without an aggregate id do not
 	// count. A process forgets a key that has not failed for ten minutes. [Ordered] refuses PerKey, and
-	// so does [OrderedByKey], where an event that fails holds back its key anyway. Defaults to false.
+	// so does [OrderedByKey], where an event that fails holds back the key anyway. Defaults to false.
 	PerKey bool
 }
 
