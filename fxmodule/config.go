@@ -123,6 +123,23 @@ type KindConfig struct {
 	Burst int `yaml:"burst" mapstructure:"burst"`
 	// Fleetwide makes Concurrency and Rate bounds of all processes together.
 	Fleetwide bool `yaml:"fleetwide" mapstructure:"fleetwide"`
+	// KeyConcurrency is how many listeners run at once, and KeyRate how many deliveries begin in a second,
+	// for each key of the kind; single-node and multi-node only.
+	KeyConcurrency int     `yaml:"key-concurrency" mapstructure:"key-concurrency"`
+	KeyRate        float64 `yaml:"key-rate" mapstructure:"key-rate"`
+	// Breaker pauses the kind when its deliveries fail one after the other.
+	Breaker BreakerConfig `yaml:"breaker" mapstructure:"breaker"`
+}
+
+// BreakerConfig is for every mode but writer-only; see [outbox.Breaker].
+type BreakerConfig struct {
+	// Failures is how many deliveries fail in a row until the pause begins. Defaults to no breaker.
+	Failures int `yaml:"failures" mapstructure:"failures"`
+	// Pause is how long the first pause lasts, from a second to a day. Defaults to 30 s.
+	Pause time.Duration `yaml:"pause" mapstructure:"pause"`
+	// PerKey counts for each key by itself and pauses the key; single-node and multi-node only.
+	// Defaults to false.
+	PerKey bool `yaml:"per-key" mapstructure:"per-key"`
 }
 
 // Settings yields each key of an element of kinds, such as "retry.base-delay", and a pointer to its

@@ -77,6 +77,8 @@ func (c Config) rules() map[outbox.EventKind]outbox.Rules {
 			MaxAttempts: k.MaxAttempts, RetryPolicy: k.Retry.policy(), ListenerTimeout: k.ListenerTimeout,
 			Expires: k.Expires, DropExpired: k.DropExpired, OnDone: k.OnDone.option(), Retention: k.Retention,
 			Concurrency: k.Concurrency, Rate: k.Rate, Burst: k.Burst, Fleetwide: k.Fleetwide,
+			KeyConcurrency: k.KeyConcurrency, KeyRate: k.KeyRate,
+			Breaker: outbox.Breaker{Failures: k.Breaker.Failures, Pause: k.Breaker.Pause, PerKey: k.Breaker.PerKey},
 		}
 	}
 	return rules

@@ -259,7 +259,7 @@ func newDispatcher(b *builder) *dispatcher {
 	}
 	d.drops = logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: the hot queue is full or closed; its events stay in the table until a poller reads them"}
 	d.panics = logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: a listener panicked", Single: causeLines}
-	d.failures = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed; it will be tried again", Single: causeLines}
+	d.failed = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed; it will be tried again", Single: causeLines}
 	d.unrouted = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are left to others; register a listener, here or in another process", Single: 1}
 	d.policyPanics = logburst.Burst{Log: d.log, Level: slog.LevelError, Message: "outbox: the retry policy panicked"}
 	d.initQueues(b.poll.withDefaults().BatchSize)
@@ -268,6 +268,8 @@ func newDispatcher(b *builder) *dispatcher {
 	d.track = newTracker(d.wakePoller)
 	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
 	d.pauses = newPauses(b.DB, b.Store, d.log, d.clock, d.leases.names.Owner)
+	d.keys = newKeys(d.log, d.clock)
+	d.failures = newFailures(d.pauses, d.keys)
 	if d.claims && !d.byKey && !lease.TenantsInTurn {
 		d.rights = newRights(d.leases, d.log)
 	}

@@ -168,11 +168,14 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 			delay = unroutableDelay(d.clock.Now().Sub(dl.env.OccurredAt))
 			reason = fmt.Sprintf("no listener for %s in the process that took it; deferred by %s", dl.kind(), durationText(delay))
 			d.logUnrouted(dl)
-		} else if c.decided.pauses && dl.only == nil {
+		} else if c.decided.pauses && !c.decided.key && dl.only == nil {
 			d.pauseFor(dl, c)
 			return
 		} else {
 			delay, reason = max(c.decided.Delay, 0), c.reason()
+			if c.decided.key && dl.only == nil && d.deferring() {
+				delay = d.keys.ask(dl, delay, reason)
+			}
 		}
 		dl.reason = errorText(reason)
 		dl.next = d.dueIn(delay)
@@ -221,6 +224,26 @@ func (d *dispatcher) pauseFor(dl *delivery, c cause) {
 	if dl.env.AvailableAt.IsZero() || d.drain != nil { // no time that can be read, or a Drain, in which the pause may end
 		dl.next = d.dueIn(0)
 	}
+}
+
+// deferring reports whether the events of a key can wait by being deferred: in the other modes that
+// changes their order.
+func (d *dispatcher) deferring() bool { return !d.byKey && !d.inOrder }
+
+// waitForKey defers an event that waits because of the key, and reports whether it does. Otherwise the
+// delivery begins.
+func (d *dispatcher) waitForKey(dl *delivery) bool {
+	w := dl.waiting
+	if rules := d.rulesOf(dl); w == nil && d.keys.concern(rules) && d.callsListener(dl) {
+		w = d.keys.begin(dl, rules)
+	}
+	if w == nil {
+		return false
+	}
+	dl.open()
+	dl.waiting, dl.outcome, dl.reason = w, OutcomeDeferred, errorText(w.reason)
+	dl.next = d.dueIn(w.due.Sub(d.clock.Now()))
+	return true
 }
 
 func (d *dispatcher) die(dl *delivery, c cause, countAttempt bool) {

@@ -35,6 +35,8 @@ type delivery struct {
 	shares  bool            // the delivery has one of the [SharedWorkers]
 	inShare bool            // the delivery counts in the share of its lane
 	probe   bool            // the delivery is the first of the kind after an automatic pause
+	waiting *waiting        // the event waits because of the key; nil: it need not
+	keyed   time.Time       // when the delivery began, if the key has bounds
 
 	// The outcome; see [dispatcher.decide].
 	outcome  Outcome
@@ -58,6 +60,12 @@ type delivery struct {
 	repeated bool
 	// rowless: the statement found no row.
 	rowless bool
+}
+
+// waiting is why and until when an event waits because of the key.
+type waiting struct {
+	due    time.Time
+	reason string
 }
 
 // right is the right of this process to deliver the rows of a range. The tracker's mu guards the

@@ -42,6 +42,8 @@ type dispatcher struct {
 	unheard   *unheard
 	rates     *rates
 	fleet     *fleet
+	failures  *failures
+	keys      *keys
 	track     *tracker
 	completer *completer
 	leases    *tableLeases
@@ -56,8 +58,8 @@ type dispatcher struct {
 	// notifications are nil without a notifier.
 	notifications *notify.Notifications
 
-	drops, policyPanics        logburst.Burst
-	failures, panics, unrouted logburst.ByCause
+	drops, policyPanics      logburst.Burst
+	failed, panics, unrouted logburst.ByCause
 
 	// listenerCtx is the base of every delivery's context. The context lives as long as
 	// the dispatcher, not as long as a call: Close cancels it.
@@ -274,10 +276,11 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 	defer d.policyPanics.Flush()
 	defer d.unrouted.Flush()
 	defer d.pauses.flush()
+	defer d.keys.flush()
 	defer d.drops.Flush()
 	defer d.completer.deaths.Flush()
 	defer d.panics.Flush()
-	defer d.failures.Flush()
+	defer d.failed.Flush()
 	d.mu.Lock()
 	was := d.state
 	d.state = stopped

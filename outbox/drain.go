@@ -123,14 +123,15 @@ func (o *Outbox) isHeld(ctx context.Context) bool {
 	return err == nil && list.Holder() != ""
 }
 
-// engineFor makes the outbox of a Drain. It shares the pauses, the kinds without a listener and the
-// rates of this outbox.
+// engineFor makes the outbox of a Drain. It shares the pauses, the failures in a row, the
+// keys, the kinds without a listener and the rates of this outbox.
 func (o *Outbox) engineFor(d *drain) *Outbox {
 	b := o.builder
 	b.Metrics, b.drain = d, d
 	engine := b.build()
 	engine.purger = nil
 	engine.dispatcher.pauses, engine.dispatcher.unheard = o.dispatcher.pauses, o.dispatcher.unheard
+	engine.dispatcher.failures, engine.dispatcher.keys = o.dispatcher.failures, o.dispatcher.keys
 	engine.dispatcher.rates, engine.dispatcher.drainOf = o.dispatcher.rates, o.dispatcher
 	return engine
 }

@@ -330,7 +330,7 @@ func (d *dispatcher) takeFrom(l *lane) *delivery {
 	}
 	for {
 		dl := l.Take(d.quit, d.abort)
-		if dl == nil || d.isExpired(dl, d.rulesOf(dl)) || d.awaitToken(l, dl) { // an expired event needs no token
+		if dl == nil || d.needsNoToken(dl) || d.awaitToken(l, dl) {
 			return dl
 		}
 		if l.hasNoShare() {
@@ -339,6 +339,17 @@ func (d *dispatcher) takeFrom(l *lane) *delivery {
 		d.letGo(dl)
 		d.wakePoller()
 	}
+}
+
+// needsNoToken reports whether an event is not for its listener now: it expired, or waits because of the
+// key.
+func (d *dispatcher) needsNoToken(dl *delivery) bool {
+	rules := d.rulesOf(dl)
+	if d.isExpired(dl, rules) {
+		return true
+	}
+	dl.waiting = d.keys.waits(dl, rules)
+	return dl.waiting != nil
 }
 
 // awaitToken waits until the rate, or the share, allows a delivery; false when the delivery must not

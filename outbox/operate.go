@@ -94,6 +94,7 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	if o.delivers() {
 		st.HotDepth, st.ColdDepth = o.dispatcher.depths()
 		st.Unheard = o.dispatcher.unheard.list()
+		st.PausedKeys = o.dispatcher.keys.list()
 		st.LastPoll, st.PollInterval = o.poller.lastPoll(), o.poller.opts.Interval
 	}
 	return st, nil

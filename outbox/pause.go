@@ -17,7 +17,7 @@ import (
 const pausePace = time.Second
 
 // pauses are the kinds of events that are paused, as this process last read them, and as listeners of
-// this process asked for. The poller reads and stores pauses; the hot path and the workers use the last
+// this process asked for, or failed. The poller reads and stores pauses; the hot path and the workers use the last
 // result.
 type pauses struct {
 	db    DB
@@ -35,6 +35,7 @@ type pauses struct {
 	tryAt atomic.Pointer[time.Time] // when to store pauses again after a failure; nil: now
 
 	asked    logburst.ByCause
+	broken   logburst.ByCause
 	unstored logburst.Burst
 }
 
@@ -52,16 +53,17 @@ type pauseSet struct {
 type paused struct {
 	Pause
 	ends     time.Time // by this process's clock; zero: no end
-	unstored bool      // a listener of this process asked for the pause, and no table has it yet
+	unstored bool      // this process made the pause, and no table has it yet
 	probing  bool      // the pause ended, and a probe is under way
 }
 
 func newPauses(db DB, store Store, log *slog.Logger, clock Clock, owner string) *pauses {
 	p := &pauses{
 		db: db, store: store, log: log, clock: clock, owner: owner, busy: make(chan struct{}, 1),
-		asked: logburst.ByCause{Log: log, Level: slog.LevelWarn, Message: "outbox: a listener paused its kind of event", Single: causeLines},
+		asked:  logburst.ByCause{Log: log, Level: slog.LevelWarn, Message: "outbox: a listener paused its kind of event", Single: causeLines},
+		broken: logburst.ByCause{Log: log, Level: slog.LevelWarn, Message: "outbox: failures in a row paused their kind of event", Single: causeLines},
 		unstored: logburst.Burst{
-			Log: log, Level: slog.LevelWarn, Message: "outbox: the pause that a listener asked for could not be stored, so only this process keeps to it; trying again",
+			Log: log, Level: slog.LevelWarn, Message: "outbox: an automatic pause could not be stored, so only this process keeps to it; trying again",
 		},
 	}
 	p.now.Store(&pauseSet{kinds: map[EventKind]paused{}, ended: map[EventKind]paused{}, changed: make(chan struct{})})

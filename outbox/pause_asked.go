@@ -6,18 +6,31 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
 )
 
-// An automatic pause: a listener returns [PauseFor]. The pause counts in this process at once, so that
+// An automatic pause: a listener returns [PauseFor], or the deliveries of a kind that has a [Breaker]
+// fail one after the other. The pause counts in this process at once, so that
 // no worker begins another delivery of the kind. The poller then stores the pause for the other
 // processes. When the pause has ended, the first delivery of the kind in each process is a probe: no
 // other delivery of the kind begins until the probe has an outcome. If the receiver is still down, the
 // probe pauses the kind again.
 
-// ask pauses a kind because a listener asks for it. The pause of an operator stays as it is, and so
+// ask pauses a kind because a listener asks for it.
+func (p *pauses) ask(kind EventKind, d time.Duration, reason string) {
+	p.add(kind, d, reason, &p.asked)
+}
+
+// breakOff pauses a kind because of failures in a row.
+func (p *pauses) breakOff(kind EventKind, d time.Duration, reason string) {
+	p.add(kind, d, reason, &p.broken)
+}
+
+// add makes an automatic pause. The pause of an operator stays as it is, and so
 // does an automatic pause that ends less than [pausePace] earlier: of the many deliveries that fail at
 // once, the first makes the pause.
-func (p *pauses) ask(kind EventKind, d time.Duration, reason string) {
+func (p *pauses) add(kind EventKind, d time.Duration, reason string, lines *logburst.ByCause) {
 	now := p.clock.Now()
 	ends := now.Add(d)
 	if old, is := p.now.Load().kinds[kind]; is && old.outlasts(ends) {
@@ -32,7 +45,7 @@ func (p *pauses) ask(kind EventKind, d time.Duration, reason string) {
 			Kind: kind, Since: storedTime(now), Until: dueTime(now, d), Reason: singleLine(reason, MaxPauseReason), By: singleLine(p.owner, MaxPauseBy), Automatic: true,
 		}}
 		next.kinds[kind] = asked
-		p.asked.Add(kind.String(), asked.attrs()...)
+		lines.Add(kind.String(), asked.attrs()...)
 	})
 	p.stale.Store(true)
 }
@@ -158,6 +171,14 @@ func (p *pauses) begin(dl *delivery, callsListener func(*delivery) bool) bool {
 	return dl.probe || !p.hasKind(kind)
 }
 
+// awaitProbe reports whether a kind is paused, or the next delivery is a probe.
+func (p *pauses) awaitProbe(kind EventKind) bool {
+	set := p.now.Load()
+	_, held := set.kinds[kind]
+	_, ended := set.ended[kind]
+	return held || ended
+}
+
 // probed ends a probe: the deliveries of the kind go on, unless the kind was paused meanwhile. If the
 // listener was not called after all, the next delivery is a probe.
 func (p *pauses) probed(dl *delivery) {
@@ -169,7 +190,7 @@ func (p *pauses) probed(dl *delivery) {
 			return
 		}
 		delete(next.kinds, kind)
-		if dl.expired || dl.outcome == OutcomeReleased {
+		if dl.expired || dl.waiting != nil || dl.outcome == OutcomeReleased {
 			pause.probing = false
 			next.ended[kind] = pause
 		}
@@ -179,5 +200,6 @@ func (p *pauses) probed(dl *delivery) {
 // flush writes the rest of the log lines.
 func (p *pauses) flush() {
 	p.asked.Flush()
+	p.broken.Flush()
 	p.unstored.Flush()
 }

@@ -48,21 +48,45 @@ func PauseFor(d time.Duration, err error) error {
 	return &OutcomeError{Outcome: OutcomeDeferred, Delay: min(max(d, minPauseFor), maxPauseFor), Err: err, pauses: true}
 }
 
-// Limits of the time of [PauseFor].
+// PauseKeyFor is [PauseFor] for a single key: it says that the receiver of this aggregate id is down, such
+// as the endpoint of a customer. The key is the aggregate id among the events of the kind. The event is
+// deferred for d, as with [Defer], with the text of err as the last error, and so is each event of the
+// key that comes up in this process until then: no attempt is counted, no listener is called, and each
+// event that waits costs one write. Nil for err is allowed. d is from a second to a day: a shorter or
+// longer d becomes the bound.
+//
+// When the time is over, this process delivers a single event of the key first. The other events of
+// the key follow, a second later at the earliest, when that delivery has an outcome, unless it is
+// PauseKeyFor again.
+//
+// Other processes call their listeners for events of the key that come up there, and learn that the
+// receiver is down from the first answer. [Stats].PausedKeys lists the keys of this process, and the
+// events that wait say why in their last error. Nothing ends the wait of a deferred event early, so
+// choose a d of minutes.
+//
+// PauseKeyFor is Defer, and pauses no key, for an event without an aggregate id, in [OrderedByKey], where
+// a deferred event holds back the key anyway, in [Ordered], for a listener that has a name (see
+// [Named]), and while this process remembers 100,000 other keys.
+func PauseKeyFor(d time.Duration, err error) error {
+	return &OutcomeError{Outcome: OutcomeDeferred, Delay: min(max(d, minPauseFor), maxPauseFor), Err: err, pauses: true, key: true}
+}
+
+// Limits of the time of [PauseFor] and [PauseKeyFor].
 const (
 	minPauseFor = time.Second
 	maxPauseFor = 24 * time.Hour
 )
 
 // OutcomeError is an error by which a listener decides the outcome of its event. [Defer], [RetryIn],
-// [Dead] and [PauseFor] make an OutcomeError; if an error wraps several, the first that errors.As finds
-// counts.
+// [Dead], [PauseFor] and [PauseKeyFor] make an OutcomeError; if an error wraps several, the first that
+// errors.As finds counts.
 type OutcomeError struct {
 	Outcome Outcome       // OutcomeDeferred, OutcomeRetry or OutcomeDead; others are plain failures
 	Delay   time.Duration // until the next delivery
 	Err     error         // the failure; nil if there is none
 
 	pauses bool // the whole kind is deferred; see [PauseFor]
+	key    bool // only the key is; see [PauseKeyFor]
 }
 
 // Error is the text of the failure, and of the delay if [Defer] or [RetryIn] set a delay.
@@ -215,7 +239,7 @@ func ask(err error) (c cause) {
 // decides reports whether the listener asks for this outcome.
 func (c cause) decides(outcome Outcome) bool { return c.decided != nil && c.decided.Outcome == outcome }
 
-// reason is why a listener defers an event or pauses the kind; empty: the listener does not say.
+// reason is why a listener defers an event or pauses the kind or the key; empty: the listener does not say.
 func (c cause) reason() string {
 	if !c.decided.pauses && c.text == c.decided.Error() {
 		return ""

@@ -25,7 +25,8 @@ import (
 //
 // [Ordered] has one attempt and one worker: it refuses MaxAttempts, RetryPolicy, Concurrency, Rate,
 // Burst and Fleetwide. [OrderedByKey] refuses Concurrency, Rate, Burst and Fleetwide, because a worker
-// delivers the events of a key, whatever their kinds. In [WriterOnly] only Retention has an effect.
+// delivers the events of a key, whatever their kinds. Both refuse KeyConcurrency, KeyRate and
+// Breaker.PerKey. In [WriterOnly] only Retention has an effect.
 type Rules struct {
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD; [Endless]: no bound.
 	// If an interceptor refuses an event of several listeners, the event has the attempts of the
@@ -84,6 +85,72 @@ type Rules struct {
 	// deliveries of the kind after 8 seconds; deliveries that run by then go on. In [SingleNode] the
 	// process that holds the table has the bounds. Defaults to false: the bounds are of each process.
 	Fleetwide bool
+
+	// KeyConcurrency is how many listeners of the kind run at once for a key, in this process: a key is an
+	// aggregate id among the events of the kind. An event over the bound is deferred by about the time
+	// that the deliveries of the key before it take: it costs a write and no attempt, and takes the
+	// worker of no other key. The events of a key are not ordered. At most 10,000. Defaults to no bound.
+	KeyConcurrency int
+	// KeyRate is how many deliveries of the kind begin in a second for a key, retries included, in this
+	// process: n processes together deliver n times as many. Each event over the rate is deferred to the
+	// next free slot of the key: it costs a write and no attempt. A tenth of a second's deliveries, at
+	// least one, may begin at once. From one in a day to 1,000,000 in a second. Defaults to no bound.
+	//
+	// KeyConcurrency and KeyRate are for [SingleNode] and [MultiNode], and not for a kind with a
+	// [BatchListener]. They do not bound events without an aggregate id, [Outbox.Deliver], and further
+	// keys while a process remembers 100,000 of them. A key is forgotten soon after the last delivery.
+	KeyRate float64
+
+	// Breaker pauses the kind when the deliveries fail one after the other. Operators see the pause in
+	// [Outbox.Paused]. A kind whose listeners have names (see [Named]) has no Breaker, because one
+	// receiver may be down while the others are not. Defaults to no breaker.
+	Breaker Breaker
+}
+
+// Breaker pauses a kind of event, or with PerKey a key of it, whose deliveries fail one after the other,
+// as if the listener had returned [PauseFor] or [PauseKeyFor]: the receiver behind the listener is then
+// down, or the listener is broken. See [Rules].Breaker.
+//
+// A delivery fails if it counts as an attempt: the listener returned an error, panicked, or ran out of
+// time. [Dead], [Defer], [PauseFor], an event that expired and an event that a shutdown cut off say
+// nothing of the receiver: they neither fail nor end the row of failures. Each event of a batch counts.
+// Each process counts the deliveries that it makes, and [Outbox.Deliver] does not count.
+//
+// When the pause has ended, each process delivers a single event first, as after [PauseFor]. If that
+// delivery fails too, the kind is paused again, for twice as long as before, and ten times Pause at
+// most. The next delivery that succeeds ends the row of failures, and the next pause is Pause long.
+// [Outbox.Resume] ends the pause early; a delivery that fails then pauses the kind again.
+type Breaker struct {
+	// Failures is how many deliveries fail in a row until the pause begins. Defaults to no breaker; at
+	// most 1,000,000.
+	Failures int
+	// Pause is how long the first pause lasts, from a second to a day. No pause is longer than a day.
+	// Defaults to 30 s.
+	Pause time.Duration
+	// PerKey counts for each key by itself, and pauses the key instead of the kind, as [PauseKeyFor]
+	// does: a key is an aggregate id among the events of the kind. Events without an aggregate id do not
+	// count. A process forgets a key that has not failed for ten minutes. [Ordered] refuses PerKey, and
+	// so does [OrderedByKey], where an event that fails holds back the key anyway. Defaults to false.
+	PerKey bool
+}
+
+// Limits and the default of [Breaker].
+const (
+	maxBreakerFailures  = 1_000_000
+	defaultBreakerPause = 30 * time.Second
+	longestBreakerPause = 10 // times the first pause
+)
+
+// or takes the fields that b does not say from other.
+func (b Breaker) or(other Breaker) Breaker {
+	return Breaker{Failures: defaultTo(b.Failures, other.Failures), Pause: defaultTo(b.Pause, other.Pause), PerKey: b.PerKey || other.PerKey}
+}
+
+func (b Breaker) validate(v *validator) {
+	v.count("Breaker.Failures", b.Failures, maxBreakerFailures)
+	if b.Pause != 0 && (b.Pause < minPauseFor || b.Pause > maxPauseFor) {
+		v.add("Breaker.Pause", fmt.Sprintf("is %s; it must be from %s to %s, or zero for %s", b.Pause, minPauseFor, maxPauseFor, defaultBreakerPause))
+	}
 }
 
 // Endless is the MaxAttempts that retries an event until its delivery succeeds.
@@ -133,7 +200,9 @@ func (r Rules) or(s Rules) Rules {
 		Expires:         defaultTo(r.Expires, s.Expires), DropExpired: r.DropExpired || s.DropExpired,
 		OnDone: defaultTo(r.OnDone, s.OnDone), Retention: defaultTo(r.Retention, s.Retention),
 		Concurrency: defaultTo(r.Concurrency, s.Concurrency), Rate: defaultTo(r.Rate, s.Rate), Burst: defaultTo(r.Burst, s.Burst),
-		Fleetwide: r.Fleetwide || s.Fleetwide,
+		Fleetwide:      r.Fleetwide || s.Fleetwide,
+		KeyConcurrency: defaultTo(r.KeyConcurrency, s.KeyConcurrency), KeyRate: defaultTo(r.KeyRate, s.KeyRate),
+		Breaker: r.Breaker.or(s.Breaker),
 	}
 }
 
@@ -152,13 +221,20 @@ func (r Rules) validate(v *validator) {
 	}
 	v.count("Concurrency", r.Concurrency, maxWorkers)
 	v.count("Burst", r.Burst, maxQueueCapacity)
+	v.count("KeyConcurrency", r.KeyConcurrency, maxWorkers)
+	r.Breaker.validate(v)
+	validateRate(v, "Rate", r.Rate)
+	validateRate(v, "KeyRate", r.KeyRate)
+}
+
+func validateRate(v *validator, field string, rate float64) {
 	switch {
-	case math.IsNaN(r.Rate) || r.Rate < 0:
-		v.add("Rate", fmt.Sprintf("is %v deliveries a second; it must be positive, or zero for no bound", r.Rate))
-	case r.Rate > maxRate:
-		v.add("Rate", fmt.Sprintf("is %v deliveries a second; the limit is %v", r.Rate, maxRate))
-	case r.Rate > 0 && r.Rate < minRate:
-		v.add("Rate", fmt.Sprintf("is %v deliveries a second, less than one a day; to stop a kind of event, use Outbox.Pause", r.Rate))
+	case math.IsNaN(rate) || rate < 0:
+		v.add(field, fmt.Sprintf("is %v deliveries a second; it must be positive, or zero for no bound", rate))
+	case rate > maxRate:
+		v.add(field, fmt.Sprintf("is %v deliveries a second; the limit is %v", rate, maxRate))
+	case rate > 0 && rate < minRate:
+		v.add(field, fmt.Sprintf("is %v deliveries a second, less than one a day; to stop a kind of event, use Outbox.Pause", rate))
 	}
 }
 
@@ -186,6 +262,11 @@ func (r Rules) fields() map[string]string {
 	note("Rate", r.Rate != 0, r.Rate)
 	note("Burst", r.Burst != 0, r.Burst)
 	note("Fleetwide", r.Fleetwide, r.Fleetwide)
+	note("KeyConcurrency", r.KeyConcurrency != 0, r.KeyConcurrency)
+	note("KeyRate", r.KeyRate != 0, r.KeyRate)
+	note("Breaker.Failures", r.Breaker.Failures != 0, r.Breaker.Failures)
+	note("Breaker.Pause", r.Breaker.Pause != 0, r.Breaker.Pause)
+	note("Breaker.PerKey", r.Breaker.PerKey, r.Breaker.PerKey)
 	return said
 }
 
@@ -223,6 +304,9 @@ func rulesOfBinding(kind EventKind) string {
 
 // isLimited reports whether the kind has workers of its own.
 func (r *Rules) isLimited() bool { return r.Concurrency > 0 || r.Rate > 0 }
+
+// boundsKeys reports whether the keys of the kind have bounds.
+func (r *Rules) boundsKeys() bool { return r.KeyConcurrency > 0 || r.KeyRate > 0 }
 
 // isLast reports whether a delivery after this many failed attempts is the last.
 func (r *Rules) isLast(attempts int) bool {

@@ -139,8 +139,10 @@ func (c ruleCheck) fit(v *validator, r Rules) {
 	switch {
 	case c.inOrder:
 		r.refuse(v, "Ordered has one worker and one attempt; leave it out, or take another mode", "MaxAttempts", "RetryPolicy", "Concurrency", "Rate", "Burst", "Fleetwide")
+		r.refuse(v, "events that wait because of their key would lose their place in the order; leave it out, or take another mode", "KeyConcurrency", "KeyRate", "Breaker.PerKey")
 	case c.byKey:
-		r.refuse(v, "in OrderedByKey a worker delivers the events of a key, whatever their kinds; leave it out", "Concurrency", "Rate", "Burst", "Fleetwide")
+		r.refuse(v, "in OrderedByKey a worker delivers the events of a key, whatever their kinds; leave it out", "Concurrency", "Rate", "Burst", "Fleetwide", "KeyConcurrency", "KeyRate")
+		r.refuse(v, "in OrderedByKey an event that fails holds back its key, for as long as the RetryPolicy says; leave it out for a breaker of the kind", "Breaker.PerKey")
 	}
 	if !c.purges {
 		r.refuse(v, "Config.Purge is nil, so nothing deletes old rows; set PurgeOptions", "Retention")
@@ -172,6 +174,7 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 			sub.errs = append(sub.errs, &FieldError{Field: sub.what, Problem: "is for a kind for which no listener is registered; register one, or correct the kind"})
 		}
 		refuseBatched(&sub, l, operator[kind])
+		refuseNamed(&sub, l, operator[kind])
 		v.errs = append(v.errs, sub.errs...)
 	}
 	for _, kind := range sortedKinds(listeners) {
@@ -179,14 +182,23 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 		l, _ := registry.ListenerFor(kind.AggregateType, kind.EventType)
 		c.fit(&sub, listeners[kind])
 		refuseBatched(&sub, l, listeners[kind])
+		refuseNamed(&sub, l, listeners[kind])
 		v.errs = append(v.errs, sub.errs...)
 	}
 	for kind, r := range resolve(Rules{}, operator, listeners).kinds {
-		if kind.Listener == "" && r.Fleetwide && !r.isLimited() {
+		if kind.Listener != "" {
+			continue
+		}
+		if r.Fleetwide && !r.isLimited() {
 			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Fleetwide", what, kind), Problem: "is set, but nothing is bounded; set the Concurrency or the Rate too"})
 		}
-		if kind.Listener == "" && r.Burst > 0 && r.Rate == 0 {
+		if r.Burst > 0 && r.Rate == 0 {
 			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Burst", what, kind), Problem: fmt.Sprintf("is %d without a rate; set the Rate too", r.Burst)})
+		}
+		if r.Breaker.Failures == 0 {
+			sub := validator{what: fmt.Sprintf("%s.Rules[%s]", what, kind)}
+			r.refuse(&sub, "nothing says how many failures; set Breaker.Failures too", "Breaker.Pause", "Breaker.PerKey")
+			v.errs = append(v.errs, sub.errs...)
 		}
 	}
 	return v.err()
@@ -196,6 +208,14 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 // bounds of their own.
 func refuseBatched(v *validator, l Listener, r Rules) {
 	if _, batched := l.(*batchListener); batched {
-		r.refuse(v, "the listener gets batches; its BatchOptions.Concurrency bounds the calls", "Concurrency", "Rate", "Burst", "Fleetwide")
+		r.refuse(v, "the listener gets batches; its BatchOptions.Concurrency bounds the calls", "Concurrency", "Rate", "Burst", "Fleetwide", "KeyConcurrency", "KeyRate")
+	}
+}
+
+// refuseNamed reports a breaker for listeners that have names: the failures of one say nothing of the
+// receivers of the others.
+func refuseNamed(v *validator, l Listener, r Rules) {
+	if _, named := l.(listeners); named {
+		r.refuse(v, "the listeners of the kind have names, and the receiver of one may be down while the others are not; leave it out, or let one listener have the kind", "Breaker.Failures", "Breaker.Pause", "Breaker.PerKey")
 	}
 }

@@ -90,7 +90,9 @@ func (d *dispatcher) work(take func() *delivery) {
 			}
 			dl = next
 			d.running.Add(1)
-			d.deliver(d.listenerCtx, next)
+			if !d.waitForKey(next) {
+				d.deliver(d.listenerCtx, next)
+			}
 			dl = nil
 			d.finish(next)
 			next = d.follow(next)
@@ -143,6 +145,10 @@ func (d *dispatcher) finish(dl *delivery) {
 	}
 	d.running.Add(-1)
 	d.endShared(dl)
+	if d.failures.note(dl, d.rulesOf(dl).Breaker) {
+		d.wakePoller() // stores the pause
+	}
+	d.keys.end(dl)
 	if dl.probe {
 		d.pauses.probed(dl)
 		d.wakePoller()
@@ -191,7 +197,7 @@ func (d *dispatcher) logRetry(dl *delivery) {
 	if dl.err == nil || dl.outcome != OutcomeRetry {
 		return
 	}
-	lines := &d.failures
+	lines := &d.failed
 	if dl.panicked != nil {
 		lines = &d.panics
 	}

@@ -141,7 +141,7 @@ func TestBadFilesAreNamedKeyByKey(t *testing.T) {
 		{"mode: [ordered]\n", "mode (FILE:1) is a list; it takes one value"},
 		{"kinds: []\n", "kinds (FILE:1) has no kind"},
 		{"kinds: 3\n", "kinds (FILE:1) is not a list of kinds"},
-		{"mode: ordered\nkinds:\n- {event: Paid}\n", "kinds (FILE:2) has a wrong element 0: event is unknown; the keys are aggregate-type, burst"},
+		{"mode: ordered\nkinds:\n- {event: Paid}\n", "kinds (FILE:2) has a wrong element 0: event is unknown; the keys are aggregate-type, breaker.failures, breaker.pause, breaker.per-key, burst"},
 		{"kinds: [{event-type: Paid}, {event-type: Sent, rate: fast}]\n", "kinds (FILE:1) has a wrong element 1: rate is \"fast\"; it must be a number"},
 		{"kinds: [{event-type: Paid, expires: 5}]\n", "kinds (FILE:1) has a wrong element 0: expires is 5, which has no unit; did you mean 5s?"},
 		{"kinds: [{event-type: Paid, retry: 5s}]\n", "kinds (FILE:1) has a wrong element 0: retry is \"5s\", but it is a section with keys of its own"},

@@ -137,6 +137,69 @@ func Example_pauseFor() {
 	// paused: invoice/InvoiceDue because of 503 service unavailable
 }
 
+// newBreakingOutbox pauses the invoices after five failures in a row.
+func newBreakingOutbox(db outbox.DB, store outbox.Store) (*outbox.Outbox, error) {
+	return outbox.New(outbox.Config{
+		DB: db, Store: store,
+		Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{
+			Rules: map[outbox.EventKind]outbox.Rules{invoiceDue.Kind(): {Breaker: outbox.Breaker{Failures: 5, Pause: time.Minute}}},
+		}},
+	})
+}
+
+type Webhook struct{ URL, Body string }
+
+var webhook = outbox.NewTopic[Webhook]("endpoint", "Webhook") // the aggregate id is the endpoint
+
+func registerWebhooks(ob *outbox.Outbox, post func(ctx context.Context, w Webhook) error) error {
+	return ob.Register(webhook.Listen(func(ctx context.Context, w Webhook, _ outbox.Envelope) error {
+		err := post(ctx, w)
+		if errors.Is(err, errUnavailable) {
+			return outbox.PauseKeyFor(5*time.Minute, err)
+		}
+		return err
+	}, outbox.Rules{
+		KeyConcurrency: 2,  // calls of an endpoint at once
+		KeyRate:        10, // calls of an endpoint in a second
+		Breaker:        outbox.Breaker{Failures: 10, PerKey: true},
+	}))
+}
+
+func Example_pauseKeyFor() {
+	ctx := context.Background()
+	store := outboxtest.NewStore()
+	ob, err := newBreakingOutbox(store.DB(), store)
+	check(err)
+	register(ob, func(context.Context, Invoice) error { return nil })
+	posted := make(chan string, 100)
+	check(registerWebhooks(ob, func(_ context.Context, w Webhook) error {
+		if w.URL == "https://down.example" {
+			return errUnavailable
+		}
+		posted <- w.URL
+		return nil
+	}))
+	check(ob.Start(ctx))
+	check(outbox.InTx(ctx, outboxtest.NewTransactor(store.DB()), func(ctx context.Context) error {
+		_, err := ob.Writer().WriteAll(ctx, []outbox.Envelope{
+			webhook.Envelope("7", Webhook{URL: "https://down.example"}),
+			webhook.Envelope("8", Webhook{URL: "https://up.example"}),
+		})
+		return err
+	}))
+	fmt.Println("posted:", <-posted)
+	var st outbox.Stats
+	for len(st.PausedKeys) == 0 { // until the listener has returned
+		st, err = ob.Stats(ctx)
+		check(err)
+	}
+	fmt.Println("paused:", st.PausedKeys[0].Kind, st.PausedKeys[0].AggregateID, "because of", st.PausedKeys[0].Reason)
+	check(ob.Close(ctx))
+	// Output:
+	// posted: https://up.example
+	// paused: endpoint/Webhook 7 because of 503 service unavailable
+}
+
 func Example_tenantsInTurn() {
 	var db *sql.DB // from sqltx.Open
 	store := sqlstore.Postgres(sqlstore.WithTenantIndex())

@@ -1,0 +1,142 @@
+package outbox
+
+import (
+	"hash/fnv"
+	"time"
+)
+
+// Bounds of a key, see [Rules].KeyRate and [Rules].KeyConcurrency: an event over a bound is deferred to
+// another slot. The slots of a key follow each other as the deliveries can, so an event that waits
+// usually costs one write, however many wait.
+
+// keyLimits is what is known of a key that has bounds.
+type keyLimits struct {
+	running int           // deliveries under way
+	since   time.Time     // when the last of them began
+	took    time.Duration // how long a delivery takes
+	busy    time.Time     // the last slot that [Rules].KeyConcurrency gave
+
+	rateLine time.Time // the first slot that [Rules].KeyRate has not given
+	served   time.Time // when the next delivery would begin if all had begun evenly
+}
+
+// Limits of the waits for [Rules].KeyConcurrency. A slot is somewhat longer than a delivery, because an
+// event that comes before the delivery has ended is deferred again.
+const (
+	leastKeySlot = 10 * time.Millisecond
+	longestKeyIn = 5 * time.Minute // from now to a slot
+)
+
+// concurrencyOf says how long an event waits while as many deliveries of the key are under way as may
+// be. If these take long, the slots grow.
+func (l *keyLimits) concurrencyOf(now time.Time, most int) *waiting {
+	if most == 0 || l.running < most {
+		return nil
+	}
+	took := max(l.took, now.Sub(l.since))
+	slot := max(took+took/4, leastKeySlot) / time.Duration(most)
+	if l.busy.Before(now) {
+		l.busy = now
+	}
+	if l.busy = l.busy.Add(max(slot, time.Millisecond)); l.busy.Sub(now) > longestKeyIn {
+		l.busy = now.Add(longestKeyIn)
+	}
+	return &waiting{l.busy, "waits for other deliveries of its key"}
+}
+
+// rateOf gives an event over the rate of the key the next free slot. Slots are times on the grid of the
+// key, by which an event that comes back at its slot is known: it does not get in line again.
+func (l *keyLimits) rateOf(now, due time.Time, g keyGrid) *waiting {
+	if g.interval == 0 {
+		return nil
+	}
+	comesBack := g.has(due)
+	line, late := g.ahead, g.ahead
+	if comesBack {
+		late += g.interval // events come back some time after their slots
+	}
+	if (comesBack || !l.rateLine.After(now.Add(line))) && !l.served.After(now.Add(late)) {
+		return nil
+	}
+	if l.rateLine.Before(now) {
+		l.rateLine = now
+	}
+	slot := g.next(l.rateLine)
+	l.rateLine = slot.Add(g.interval)
+	return &waiting{slot, "waits for the rate of its key"}
+}
+
+// begin notes a delivery that begins.
+func (l *keyLimits) begin(now, due time.Time, g keyGrid) {
+	l.running++
+	l.since = now
+	if g.interval == 0 {
+		return
+	}
+	if l.served.Before(now) {
+		l.served = now
+	}
+	l.served = l.served.Add(g.interval)
+	if g.has(due) {
+		return // the slot was the event's
+	}
+	if l.rateLine.Before(now) {
+		l.rateLine = now
+	}
+	l.rateLine = l.rateLine.Add(g.interval)
+}
+
+// end notes the end of a delivery that took this long.
+func (l *keyLimits) end(took time.Duration) {
+	l.running--
+	if l.took == 0 {
+		l.took = took
+	}
+	l.took = (3*l.took + took) / 4
+}
+
+// isOver reports whether the key is as if it had not been used.
+func (l *keyLimits) isOver(now time.Time) bool {
+	return l.running == 0 && !l.rateLine.After(now) && !l.served.After(now) && !l.busy.After(now)
+}
+
+// keyGrid are the slots of a key: all times that are as far from each other as the rate says. The grid
+// is the same in all processes, and another for each key.
+type keyGrid struct {
+	interval time.Duration // whole microseconds, as databases store; zero: no rate
+	offset   time.Duration
+	ahead    time.Duration // how far deliveries may be ahead of the rate: a tenth of a second's
+}
+
+// gridOf is the grid of a key with a rate a second; zero: no bound.
+func gridOf(key keyOfKind, rate float64) keyGrid {
+	if rate == 0 {
+		return keyGrid{}
+	}
+	micros := int64(max(1, 1e6/rate+0.5))
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key.kind.String() + "\x00" + key.id))
+	interval := time.Duration(micros) * time.Microsecond
+	return keyGrid{
+		interval: interval, offset: time.Duration(int64(h.Sum64()>>1)%micros) * time.Microsecond,
+		ahead: time.Duration(max(1, int64(rate/10))-1) * interval,
+	}
+}
+
+// has reports whether a time is on the grid.
+func (g keyGrid) has(t time.Time) bool { return g.interval > 0 && g.behind(t) == 0 }
+
+// behind is how far a time is behind the last slot.
+func (g keyGrid) behind(t time.Time) time.Duration {
+	micros := g.interval.Microseconds()
+	return time.Duration(((t.UnixMicro()-g.offset.Microseconds())%micros+micros)%micros) * time.Microsecond
+}
+
+// next is the first slot that is not before a time.
+func (g keyGrid) next(t time.Time) time.Time {
+	t = storedTime(t.Add(time.Microsecond - 1))
+	if behind := g.behind(t); behind > 0 {
+		t = t.Add(g.interval - behind)
+	}
+	return t
+}
