@@ -79,6 +79,17 @@ func (d draw) ofMode(s *faultrun.Spec) {
 	}
 }
 
+// drawSeldom draws the parts of a plan that the older version of [NewSkewPlan] does not have. d is a
+// draw of its own, so that the rest of the plan is the same.
+func (p *Plan) drawSeldom(d draw) {
+	p.Spec.Unique = one(d, 0, 10, 30)
+}
+
+// leaveOutSeldom leaves out what drawSeldom draws.
+func (p *Plan) leaveOutSeldom() {
+	p.Spec.Unique = 0
+}
+
 func (d draw) driver(database string) string {
 	if database == "postgres" {
 		return one(d, "pgx", "pgxpool", "pgxpool", "postgres")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -51,7 +52,8 @@ func (o *operator) delete(ctx context.Context, n int) {
 }
 
 func (o *operator) pause(ctx context.Context) {
-	kind := faultrun.Kind(faultrun.Types[rand.IntN(len(faultrun.Types))])
+	all := slices.Concat(faultrun.Types, faultrun.Seldom)
+	kind := faultrun.Kind(all[rand.IntN(len(all))])
 	_ = o.ob.Pause(ctx, outbox.Pause{Kind: kind})
 	wait(ctx, time.Duration(rand.IntN(1000))*time.Millisecond)
 	_ = o.ob.Resume(context.WithoutCancel(ctx), kind)
@@ -60,7 +62,7 @@ func (o *operator) pause(ctx context.Context) {
 // resume ends all pauses.
 func (o *operator) resume(ctx context.Context) error {
 	var errs []error
-	for _, event := range faultrun.Types {
+	for _, event := range slices.Concat(faultrun.Types, faultrun.Seldom) {
 		errs = append(errs, o.ob.Resume(ctx, faultrun.Kind(event)))
 	}
 	return errors.Join(errs...)

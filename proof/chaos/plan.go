@@ -88,6 +88,7 @@ func NewPlan(seed uint64, database string, duration time.Duration) Plan {
 		p.Faults = append(p.Faults, d.timeline(p, only(kinds, kill, stop, terminate, network, clock)))
 	}
 	p.Global = d.timeline(p, only(kinds, disconnect, lock, crash, disk))
+	p.drawSeldom(draw{rand.New(rand.NewPCG(seed, 3))}) //nolint:gosec // a plan is no secret
 	return p
 }
 
@@ -97,6 +98,7 @@ func NewPlan(seed uint64, database string, duration time.Duration) Plan {
 func NewSkewPlan(seed uint64, database string, duration time.Duration) Plan {
 	p := NewPlan(seed, database, duration)
 	p.Skew, p.Migrates, p.Global = true, true, nil
+	p.leaveOutSeldom()
 	d := draw{rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a plan is no secret
 	for i := range p.Faults {
 		p.Faults[i] = d.timeline(p, []string{terminate})

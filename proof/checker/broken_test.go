@@ -131,6 +131,22 @@ var broken = []struct {
 		deleted("m1/stock").dead("m1/stock")},
 	{"a deleted dead letter is still there", RuleOperators, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").dead("e1")},
 
+	{"two events with a unique key are pending", RuleUnique, tell("multi").commit("t1", "u1").commit("t2", "u2").done("a", "u1", "u2")},
+	{"a transaction writes two events with a unique key", RuleUnique, tell("multi").commit("t1", "u1", "u2").done("a", "u1", "u2")},
+	{"a unique key is free while its event waits for a retry", RuleUnique, tell("multi").commit("t1", "u1").fails("a", "u1", 1).commit("t2", "u2").done("a", "u1", "u2")},
+	{"kept out by an event that had ended", RuleKeptOut, tell("multi").commit("t1", "u1").done("a", "u1").commit("t2", "u2").keptOut("t3", "u3", "u1").done("a", "u2")},
+	{"kept out by an event that was delivered long before", RuleKeptOut, tell("multi").commit("t1", "u1").done("a", "u1").wait(2*lease).keptOut("t2", "u2", "u1")},
+	{"kept out by an event that was rolled back", RuleKeptOut, tell("multi").write("t1", "u1").keptOut("t2", "u2", "u1").ended("t1", OpRolledBack)},
+	{"kept out by an event that was kept out", RuleKeptOut, tell("multi").commit("t1", "u1").keptOut("t2", "u2", "u1").keptOut("t3", "u3", "u2").done("a", "u1")},
+	{"kept out by itself", RuleKeptOut, tell("multi").keptOut("t1", "u1", "u1")},
+	{"kept out by an event without the key", RuleKeptOut, tell("multi").commit("t1", "e1").keptOut("t2", "u1", "e1").done("a", "e1")},
+	{"kept out by an event that was written later", RuleKeptOut, tell("multi").keptOut("t1", "u1", "u2").commit("t2", "u2").done("a", "u2")},
+	{"an event that was kept out has a row", RuleAtomic, tell("multi").commit("t1", "u1").keptOut("t2", "u2", "u1").done("a", "u1").row("u2", Row{Status: "DONE"})},
+	{"an event that was kept out is delivered", RuleRolledBack, tell("multi").commit("t1", "u1").keptOut("t2", "u2", "u1").done("a", "u1", "u2")},
+	{"a write is skipped, and says nothing of it", RuleDelivered, tell("multi").commit("t1", "u1").commit("t2", "u2").done("a", "u1").noRow("u2")},
+	{"what was never written is kept out", RuleRecords, tell("multi").commit("t1", "u1").done("a", "u1").
+		add(Record{Op: OpKeptOut, Tx: "t1", Events: events([]string{"u2"}), Event: "u1"})},
+
 	{"two executions of a request", RuleRequestOnce, tell("multi").handled("k", "t1", "tea", OpCommitted).handled("k", "t2", "tea", OpCommitted).
 		asked("k", "tea", 201, "t1", false)},
 	{"a request that was done leaves nothing", RuleRequestOnce, tell("multi").handled("k", "t1", "tea", OpUnknown).asked("k", "tea", 201, "t1", false)},

@@ -83,6 +83,19 @@ var good = []struct {
 		asked("k", "tea", 201, "t2", true).asked("k", "coffee", 422, "", false).asked("k", "tea", 409, "", true).asked("k", "tea", 201, "t2", true)},
 	{"a different request has the key", 0, tell("multi").handled("k", "t1", "coffee", OpCommitted).
 		asked("k", "tea", 422, "", false).asked("k", "coffee", 201, "t1", false).asked("k", "tea", 409, "", false)},
+	{"unique keys", 0, tell("multi").commit("t1", "u1").keptOut("t2", "u2", "u1").done("a", "u1").commit("t3", "u3").
+		write("t4", "u4").ended("t4", OpRolledBack).keptOut("t5", "u5", "u3").fails("a", "u3", 1).keptOut("t6", "u6", "u3").done("a", "u3")},
+	{"an event keeps out another in its own transaction", 0, tell("multi").write("t1", "u1", "u2").
+		add(Record{Op: OpKeptOut, Tx: "t1", Events: events([]string{"u2"}), Event: "u1"}).ended("t1", OpCommit).ended("t1", OpCommitted).
+		stands("t1", "u1").done("a", "u1")},
+	{"a unique key is free after a savepoint that was rolled back", 0, tell("multi").write("t1", "u1").
+		add(Record{Op: OpSavepoint, Tx: "t1", Events: events([]string{"u1"})}).commit("t1", "u2").done("a", "u2")},
+	{"a write that was kept out is rolled back with what kept it out", 0, tell("multi").write("t1", "u1", "u2").
+		add(Record{Op: OpKeptOut, Tx: "t1", Events: events([]string{"u2"}), Event: "u1"}).ended("t1", OpRolledBack)},
+	{"a replayed event has its unique key again", 0, tell("multi").commit("t1", "u1").fails("a", "u1", 3).commit("t2", "u2").done("a", "u2").
+		replayed("u1").keptOut("t3", "u3", "u1").done("a", "u1")},
+	{"an event is delivered, and its process dies before the outcome is stored", 1, tell("multi").commit("t1", "u1").done("a", "u1").fault(Kill, "a", 0).
+		wait(2*lease).keptOut("t2", "u2", "u1").done("b", "u1")},
 	{"clocks are stepped", 0, tell("by-key").promise(func(p *Promise) { p.Unordered = true }).commit("t1", "k1", "k2").done("a", "k2", "k1")},
 }
 

@@ -41,8 +41,12 @@ type event struct {
 	tx      *transaction
 	written time.Time
 	taken   bool // by a savepoint
-	stands  bool
-	place   int // among the events of the same key that stand
+	// kept is the event that kept this event out, by their unique key, and keptAt when the writer
+	// learned of it; zero: the event was not kept out.
+	kept   string
+	keptAt time.Time
+	stands bool
+	place  int // among the events of the same key that stand
 }
 
 // delivery is a call of a listener.
@@ -102,6 +106,14 @@ func (f *facts) arrangeWriting(r Record) {
 				continue
 			}
 			f.byID[e.ID].taken = true
+		}
+	case OpKeptOut:
+		for _, e := range r.Events {
+			if f.byID[e.ID] == nil {
+				f.broken(RuleRecords, e.ID, "it was kept out, and it was never written")
+				continue
+			}
+			f.byID[e.ID].kept, f.byID[e.ID].keptAt = r.Event, r.At
 		}
 	case OpCommit:
 		tx.commit = r.At
@@ -178,7 +190,7 @@ func (f *facts) arrangeDeliveries() {
 
 func (f *facts) arrangeEvents() {
 	for _, e := range f.byID {
-		e.stands = f.Orders[e.tx.id] && !e.taken
+		e.stands = f.Orders[e.tx.id] && !e.taken && e.keptAt.IsZero()
 		f.events = append(f.events, e)
 	}
 	slices.SortFunc(f.events, func(x, y *event) int { return cmp.Compare(x.ID, y.ID) })

@@ -23,10 +23,12 @@ const (
 	OpClosed  Op = "closed"
 
 	// OpWrite: the transaction Tx is about to write Events. OpSavepoint: the transaction rolled
-	// Events back with a savepoint. OpCommit: the transaction is about to commit. OpCommitted,
+	// Events back with a savepoint. OpKeptOut: the transaction did not write Events, because the
+	// pending event Event has their unique key. OpCommit: the transaction is about to commit. OpCommitted,
 	// OpRolledBack and OpUnknown: how the transaction ended, as the writer sees it.
 	OpWrite      Op = "write"
 	OpSavepoint  Op = "savepoint rolled back"
+	OpKeptOut    Op = "kept out"
 	OpCommit     Op = "commit"
 	OpCommitted  Op = "committed"
 	OpRolledBack Op = "rolled back"
@@ -106,6 +108,8 @@ type Event struct {
 	Seq int    `json:"seq,omitempty"`
 	// Delayed: the event becomes due later, and has no place in the order.
 	Delayed bool `json:"delayed,omitempty"`
+	// Unique is the unique key of the event, or empty.
+	Unique string `json:"unique,omitempty"`
 }
 
 // Request is a request with an Idempotency-Key, and the answer.

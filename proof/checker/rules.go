@@ -25,6 +25,10 @@ const (
 	RuleOperators     Rule = "operators"
 	RuleClosed        Rule = "closed"
 
+	// The rules of unique keys.
+	RuleUnique  Rule = "unique"
+	RuleKeptOut Rule = "kept-out"
+
 	// The rules of requests with keys.
 	RuleRequestOnce   Rule = "request-once"
 	RuleRequestAnswer Rule = "request-answer"
@@ -59,6 +63,8 @@ var Rules = []RuleText{
 	{RuleOneProcess, "In single and ordered mode one process at a time delivers, unless a fault of the first one explains it."},
 	{RuleOperators, "A DEAD event that was replayed is delivered again, and one that was deleted has no row."},
 	{RuleClosed, "After Close no delivery begins; if Close returned no error, none was under way, and each success was stored."},
+	{RuleUnique, "Of the events of a type with the same unique key at most one is pending at a time, not counting the time after an operator replayed it."},
+	{RuleKeptOut, "A write that a unique key keeps out writes no event. The write returns the id of an event of the same type with that key, which stands and has not ended before the write began: that event is delivered for both."},
 	{RuleRequestOnce, "Of the executions of the requests with a key at most one stands, and exactly one if any of the requests was answered as done. An answer 409 without Idempotent-Replayed, an answer from 500 on, and no answer promise nothing."},
 	{RuleRequestAnswer, "All successful answers of a key have the status and the body of the execution that stands, and all but one at most have the header Idempotent-Replayed."},
 	{RuleRequestOther, "Two different requests with the same key are not both answered as done, and a request is answered 422 only if a different request has the key."},

@@ -65,6 +65,8 @@ func (f *facts) fate(id string) string {
 		return "was never written"
 	case e.taken:
 		return "was taken back by a savepoint"
+	case !e.keptAt.IsZero():
+		return "was kept out by " + e.kept
 	default:
 		return "was rolled back with transaction " + e.tx.id
 	}

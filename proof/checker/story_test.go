@@ -17,7 +17,7 @@ const (
 
 // story builds a history record by record. The first letter of an event's id says what it
 // is: e has one listener; m has two, mail and stock; o has an effect that happens once;
-// k1, k2 … are the events of one key, and k1-late is delayed.
+// k1, k2 … are the events of one key, and k1-late is delayed; u1, u2 … have the same unique key.
 type story struct {
 	h    checker.History
 	now  time.Time
@@ -51,6 +51,9 @@ func events(ids []string) (events []checker.Event) {
 		if e.Type == "k" {
 			e.Key, e.Seq, e.Delayed = "k", int(id[1]-'0'), strings.HasSuffix(id, "-late")
 		}
+		if e.Type == "u" {
+			e.Unique = "u"
+		}
 		events = append(events, e)
 	}
 	return events
@@ -78,6 +81,12 @@ func (s *story) write(tx string, ids ...string) *story {
 // ended ends a transaction, as its writer sees it.
 func (s *story) ended(tx string, op checker.Op) *story {
 	return s.add(checker.Record{Process: "w", Op: op, Tx: tx})
+}
+
+// keptOut is a transaction that commits, and whose event another event keeps out.
+func (s *story) keptOut(tx, id, by string) *story {
+	return s.write(tx, id).add(checker.Record{Process: "w", Op: checker.OpKeptOut, Tx: tx, Events: events([]string{id}), Event: by}).
+		ended(tx, checker.OpCommit).ended(tx, checker.OpCommitted).stands(tx)
 }
 
 // stands puts the order's row into the table, and the events' rows as DONE.

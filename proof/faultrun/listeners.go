@@ -22,6 +22,7 @@ var calls atomic.Int64
 func (n *node) listeners() []outbox.Binding {
 	bindings := []outbox.Binding{
 		on(Plain, outbox.ListenerFunc(n.plain(""))),
+		on(Once, outbox.ListenerFunc(n.plain(""))),
 		on(Ledger, n.recorded("", n.handle())),
 		on(Inbox, outbox.ListenerFunc(n.inbox)),
 		on(Batch, outbox.BatchListener(outbox.BatchOptions{Size: 20, Wait: 2 * time.Millisecond}, n.batch)),

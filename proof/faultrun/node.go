@@ -152,6 +152,9 @@ func detect(ctx context.Context, db *sql.DB, spec Spec) (*sqlstore.Store, error)
 	if spec.Mode == "by-key" {
 		options = append(options, sqlstore.WithKeyIndex())
 	}
+	if spec.Unique > 0 {
+		options = append(options, sqlstore.WithUniqueIndex())
+	}
 	if spec.Tenants {
 		options = append(options, sqlstore.WithTenantIndex())
 	}

@@ -68,6 +68,9 @@ type Spec struct {
 	// RollBack is how many transactions in a hundred are rolled back; as many have a savepoint that
 	// is rolled back. Delay is how many events in a hundred are delayed.
 	RollBack, Delay int
+	// Unique is how many transactions in a hundred write events with one of a few unique keys, which
+	// all processes of a run have in common.
+	Unique int
 	// Abroad is how many transactions in a hundred write their events while the names of their
 	// session resolve elsewhere: to a schema with another table of that name (PostgreSQL), or to a
 	// database without such a table (MySQL).
@@ -114,12 +117,16 @@ const (
 	Many = "Many"
 	// Batch has a batch listener.
 	Batch = "Batch"
+	// Once has a single listener, and each event has a unique key.
+	Once = "Once"
 )
 
-// Types are all types of events, and Names the listeners of an event of type [Many].
+// Types are the types that most events have, Seldom the other types, and Names the listeners of an
+// event of type [Many].
 var (
-	Types = []string{Plain, Ledger, Inbox, Many, Batch}
-	Names = []string{"mail", "search", "stock"}
+	Types  = []string{Plain, Ledger, Inbox, Many, Batch}
+	Seldom = []string{Once}
+	Names  = []string{"mail", "search", "stock"}
 )
 
 // Promise is the promise that processes of this spec make together.

@@ -52,6 +52,10 @@ var (
 	two      = scenario{"two processes", spec("multi", func(s *faultrun.Spec) { s.Slow, s.Lease = 100*time.Millisecond, 0 }), 2, nil}
 	byKey    = scenario{"two processes, by key", spec("by-key", func(s *faultrun.Spec) { s.MaxAttempts = 50 }), 2, nil}
 
+	unique = scenario{"two processes write events with unique keys", spec("multi", func(s *faultrun.Spec) {
+		s.Unique, s.Fail = 80, 20
+	}), 2, nil}
+
 	inTurn = scenario{"two processes, tenants in turn", spec("multi", func(s *faultrun.Spec) {
 		s.Slow, s.Lease, s.Tenants = 100*time.Millisecond, 0, true
 	}), 2, nil}

@@ -144,6 +144,22 @@ var mutations = []mutation{
 		"\tgroup, again, refused = c.inTurn(group)\n", "\tgroup, again, refused = c.inTurn(group)\n\tif isClosed(c.engine.(*dispatcher).quit) {\n\t\tc.pending.Add(-int64(len(group)))\n\t\treturn nil, nil, nil\n\t}\n", closing, checker.RuleClosed,
 	},
 	{
+		"an event is written without its unique key", "outbox/sqlstore/insert_once.go",
+		"\t\tc.key = true\n", "", unique, checker.RuleUnique,
+	},
+	{
+		"a write is kept out by an event that has ended", "outbox/sqlstore/insert_once.go",
+		`.arg(env.UniqueKey).add(" AND status IN (0, 2)")`, `.arg(env.UniqueKey).add(" ORDER BY created_at")`, unique, checker.RuleKeptOut,
+	},
+	{
+		"a write that was kept out returns the id of its own event", "outbox/sqlstore/insert_once.go",
+		"\t*id = found[0]\n", "", unique, checker.RuleDelivered,
+	},
+	{
+		"an event that was kept out enters the hot queue", "outbox/writer.go",
+		"if id == p.envs[i].EventID {", "if id != \"\" {", unique, checker.RuleRolledBack,
+	},
+	{
 		"the key is stored after the COMMIT, in a transaction of its own", "idempotency/attempt.go",
 		"\terr := a.tx.Commit()\n",
 		"\t_, _ = a.scope.ExecContext(a.ctx, \"DELETE FROM idempotency_key WHERE key_hash = $1\", a.hash[:])\n\terr := a.tx.Commit()\n" +
