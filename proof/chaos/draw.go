@@ -83,11 +83,14 @@ func (d draw) ofMode(s *faultrun.Spec) {
 // draw of its own, so that the rest of the plan is the same.
 func (p *Plan) drawSeldom(d draw) {
 	p.Spec.Unique = one(d, 0, 10, 30)
+	p.Spec.Seldom = one(d, 5, 15)
+	p.Spec.Expires, p.Spec.DropExpired = one(d, 0, 300*time.Millisecond, time.Second), d.often(50)
+	p.Spec.Endless = d.often(50) && p.Spec.Mode != "ordered"
 }
 
 // leaveOutSeldom leaves out what drawSeldom draws.
 func (p *Plan) leaveOutSeldom() {
-	p.Spec.Unique = 0
+	p.Spec.Unique, p.Spec.Seldom, p.Spec.Expires, p.Spec.Endless = 0, 0, 0, false
 }
 
 func (d draw) driver(database string) string {

@@ -75,6 +75,8 @@ func (r Result) conditions() string {
 		{"refused texts", r.Spec.Refused},
 		{"spoiled rows", r.Spec.Spoil > 0},
 		{"unique keys", r.Spec.Unique > 0},
+		{"expiring events", r.Spec.Expires > 0},
+		{"endless attempts", r.Spec.Endless},
 	} {
 		if c.is {
 			all = append(all, c.name)

@@ -2,6 +2,7 @@ package checker_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -130,6 +131,20 @@ var broken = []struct {
 	{"a listener's deleted dead letter is still there", RuleOperators, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 3).
 		deleted("m1/stock").dead("m1/stock")},
 	{"a deleted dead letter is still there", RuleOperators, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").dead("e1")},
+
+	{"delivered after it expired", RuleExpires, tell("multi").commit("t1", "x1").wait(expires+2*time.Second).done("a", "x1")},
+	{"delivered after it expired by the clock of the process", RuleExpires, tell("multi").commit("t1", "x1").wait(expires / 2).
+		add(Record{Process: "a", Op: OpBegan, Event: "x1", Call: 1, Ahead: expires}).add(Record{Process: "a", Op: OpEnded, Event: "x1", Call: 1, Result: Done})},
+	{"retried after it expired", RuleExpires, tell("multi").commit("t1", "x1").fails("a", "x1", 1).wait(expires+2*time.Second).done("a", "x1")},
+	{"expired early", RuleExpires, tell("multi").commit("t1", "x1").wait(expires - time.Second).expired("x1")},
+	{"expired and dropped early", RuleExpires, tell("multi").promise(func(p *Promise) { p.DropExpired = true }).
+		commit("t1", "x1").wait(expires - time.Second).expired("x1").noRow("x1")},
+	{"expired and kept", RuleExpires, tell("multi").promise(func(p *Promise) { p.DropExpired = true }).commit("t1", "x1").wait(expires).expired("x1")},
+	{"an event expires whose type does not", RuleExpires, tell("multi").commit("t1", "e1").wait(expires).expired("e1")},
+	{"an event that may expire is lost", RuleDelivered, tell("multi").promise(func(p *Promise) { p.DropExpired = true }).commit("t1", "x1").wait(expires).noRow("x1")},
+	{"a replayed event that may expire stays DEAD", RuleOperators, tell("multi").commit("t1", "x1").wait(expires).expired("x1").replayed("x1")},
+	{"DEAD with endless attempts", RuleDead, tell("multi").commit("t1", "n1").fails("a", "n1", 3).dead("n1")},
+	{"no attempts left of endless ones", RuleDead, tell("multi").commit("t1", "n1").row("n1", Row{Status: "DEAD", Attempts: 3, LastError: "no attempts left"})},
 
 	{"two events with a unique key are pending", RuleUnique, tell("multi").commit("t1", "u1").commit("t2", "u2").done("a", "u1", "u2")},
 	{"a transaction writes two events with a unique key", RuleUnique, tell("multi").commit("t1", "u1", "u2").done("a", "u1", "u2")},

@@ -15,6 +15,7 @@ func Check(h History) Report {
 	f.checkOneProcess()
 	f.checkOperators()
 	f.checkClosed()
+	f.checkExpires()
 	f.checkUnique()
 	f.checkRequests()
 	f.figures()

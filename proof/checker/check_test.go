@@ -83,6 +83,15 @@ var good = []struct {
 		asked("k", "tea", 201, "t2", true).asked("k", "coffee", 422, "", false).asked("k", "tea", 409, "", true).asked("k", "tea", 201, "t2", true)},
 	{"a different request has the key", 0, tell("multi").handled("k", "t1", "coffee", OpCommitted).
 		asked("k", "tea", 422, "", false).asked("k", "coffee", 201, "t1", false).asked("k", "tea", 409, "", false)},
+	{"an event expires", 0, tell("multi").commit("t1", "x1", "x2").done("a", "x2").wait(expires).expired("x1")},
+	{"an event expires again after its replay", 0, tell("multi").commit("t1", "x1").wait(expires).expired("x1").replayed("x1").expired("x1")},
+	{"an event expires and is dropped, before the next of its key", 0, tell("by-key").promise(func(p *Promise) {
+		p.DropExpired = true
+	}).commit("t1", "x1").wait(expires).commit("t2", "x2").expired("x1").noRow("x1").done("a", "x2")},
+	{"a delivery begins right before it expires", 0, tell("multi").commit("t1", "x1").wait(expires).done("a", "x1")},
+	{"a process is stopped when it was about to deliver", 0, tell("multi").commit("t1", "x1").wait(expires-step).fault(Stop, "a", lease).
+		wait(2*time.Second).done("a", "x1")},
+	{"more failures than attempts, of endless ones", 0, tell("multi").commit("t1", "n1").fails("a", "n1", 20).done("a", "n1")},
 	{"unique keys", 0, tell("multi").commit("t1", "u1").keptOut("t2", "u2", "u1").done("a", "u1").commit("t3", "u3").
 		write("t4", "u4").ended("t4", OpRolledBack).keptOut("t5", "u5", "u3").fails("a", "u3", 1).keptOut("t6", "u6", "u3").done("a", "u3")},
 	{"an event keeps out another in its own transaction", 0, tell("multi").write("t1", "u1", "u2").

@@ -24,7 +24,8 @@ type facts struct {
 	closed     map[string]Record // by process
 	replays    map[Target][]time.Time
 	deleted    map[Target]bool
-	requests   map[string]*requests // by Idempotency-Key
+	expiries   map[string][]time.Time // by event; see OpExpired
+	requests   map[string]*requests   // by Idempotency-Key
 }
 
 // transaction is a transaction that wrote events.
@@ -54,7 +55,8 @@ type delivery struct {
 	Target
 	process    string
 	begin, end time.Time
-	result     string // empty: interrupted
+	ahead      time.Duration // see Record
+	result     string        // empty: interrupted
 }
 
 // far is the end of a delivery that never ended.
@@ -65,7 +67,7 @@ func arrange(h History) *facts {
 	h.Promise = h.Promise.withDefaults()
 	f := &facts{
 		History: h, txs: map[string]*transaction{}, byID: map[string]*event{}, to: map[Target][]*delivery{},
-		keys: map[string][]*event{}, lateCalls: map[fault]int{}, closed: map[string]Record{}, replays: map[Target][]time.Time{}, deleted: map[Target]bool{},
+		keys: map[string][]*event{}, lateCalls: map[fault]int{}, closed: map[string]Record{}, replays: map[Target][]time.Time{}, deleted: map[Target]bool{}, expiries: map[string][]time.Time{},
 		requests: map[string]*requests{},
 	}
 	f.Records = slices.Clone(f.Records)
@@ -141,6 +143,11 @@ func (f *facts) arrangeOperators() {
 		if r.Op == OpClosed {
 			f.closed[r.Process] = r
 		}
+		if r.Op == OpExpired {
+			for _, e := range r.Events {
+				f.expiries[e.ID] = append(f.expiries[e.ID], r.At)
+			}
+		}
 		if r.Op != OpReplayed && r.Op != OpDeleted {
 			continue
 		}
@@ -172,7 +179,7 @@ func (f *facts) arrangeDeliveries() {
 			if open[c] != nil {
 				f.broken(RuleRecords, r.Event, "call %d of %s began twice", r.Call, r.Process)
 			}
-			d := &delivery{Target: Target{r.Event, r.Listener}, process: r.Process, begin: r.At, end: latest(r.At, f.faults.death(r.Process))}
+			d := &delivery{Target: Target{r.Event, r.Listener}, process: r.Process, ahead: r.Ahead, begin: r.At, end: latest(r.At, f.faults.death(r.Process))}
 			open[c] = d
 			f.deliveries = append(f.deliveries, d)
 			f.to[d.Target] = append(f.to[d.Target], d)

@@ -42,6 +42,10 @@ const (
 	// have the ids of their rows. At is a time before the call ended.
 	OpReplayed Op = "replayed"
 	OpDeleted  Op = "deleted"
+	// OpExpired: the rows of Events became DEAD as expired, or were deleted while they were pending,
+	// which is how an expired event is dropped and how OnDone: Delete ends an event that was
+	// delivered. At is a time before the statement ended.
+	OpExpired Op = "expired"
 
 	// OpSent: a client outside of the processes is about to send Request. OpHandled: the handler of a
 	// server begins to execute Request in the transaction Tx, which OpCommit, OpCommitted, OpRolledBack
@@ -90,7 +94,9 @@ type Record struct {
 	Listener string `json:"listener,omitempty"`
 	Attempt  int    `json:"attempt,omitempty"`
 	Call     int64  `json:"call,omitempty"`
-	Result   string `json:"result,omitempty"`
+	// Ahead is how far the process's clock is ahead of the system's when the delivery begins.
+	Ahead  time.Duration `json:"ahead,omitempty"`
+	Result string        `json:"result,omitempty"`
 
 	Request *Request `json:"request,omitempty"`
 
@@ -108,6 +114,8 @@ type Event struct {
 	Seq int    `json:"seq,omitempty"`
 	// Delayed: the event becomes due later, and has no place in the order.
 	Delayed bool `json:"delayed,omitempty"`
+	// Occurred is OccurredAt, for events that expire.
+	Occurred time.Time `json:"occurred,omitzero"`
 	// Unique is the unique key of the event, or empty.
 	Unique string `json:"unique,omitempty"`
 }

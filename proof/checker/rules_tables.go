@@ -85,6 +85,9 @@ func (f *facts) checkDead(t Target, row Row) {
 	case row.LastError == "":
 		f.broken(RuleDead, t.Event, "the row of %v is DEAD without a reason", t)
 	case f.Promise.Spoils && strings.Contains(row.LastError, "attempts is no number"):
+	case strings.HasPrefix(row.LastError, "expired"): // see checkExpires
+	case f.Promise.Endless[f.byID[t.Event].Type] && !said:
+		f.broken(RuleDead, t.Event, "the row of %v is DEAD, and its attempts are endless: %s", t, row.LastError)
 	case said, row.Attempts >= f.Promise.MaxAttempts, strings.Contains(row.LastError, "unroutable"):
 	case row.Attempts >= f.Promise.MaxAttempts-1 && strings.Contains(row.LastError, "no attempts left"):
 		// Without leases the first death is not counted.
@@ -130,6 +133,9 @@ func (f *facts) checkDone(e *event) {
 
 // checkGone checks an event without a row.
 func (f *facts) checkGone(e *event) {
+	if f.dropped(e) {
+		return
+	}
 	switch without := f.undelivered(e); {
 	case len(without) > 0:
 		f.broken(RuleDelivered, e.ID, "transaction %s stands; there is no row, and no success for %v", e.tx.id, without)

@@ -13,11 +13,14 @@ import (
 const (
 	lease = 100 * time.Millisecond
 	step  = time.Millisecond
+
+	expires = time.Minute
 )
 
 // story builds a history record by record. The first letter of an event's id says what it
 // is: e has one listener; m has two, mail and stock; o has an effect that happens once;
-// k1, k2 … are the events of one key, and k1-late is delayed; u1, u2 … have the same unique key.
+// k1, k2 … are the events of one key, and k1-late is delayed; u1, u2 … have the same unique key;
+// x1, x2 … are the events of one key, and expire after the time expires; n has endless attempts.
 type story struct {
 	h    checker.History
 	now  time.Time
@@ -32,6 +35,7 @@ func tell(mode string) *story {
 		h: checker.History{
 			Promise: checker.Promise{
 				Mode: mode, MaxAttempts: 3, Lease: lease,
+				Expires: map[string]time.Duration{"x": expires}, Endless: map[string]bool{"n": true},
 				Listeners: map[string][]string{"m": {"mail", "stock"}}, Once: map[string]bool{"o": true},
 			},
 			Orders: map[string]bool{}, Rows: map[checker.Target]checker.Row{}, Effects: map[checker.Target]int{},
@@ -50,6 +54,9 @@ func events(ids []string) (events []checker.Event) {
 		e := checker.Event{ID: id, Type: id[:1]}
 		if e.Type == "k" {
 			e.Key, e.Seq, e.Delayed = "k", int(id[1]-'0'), strings.HasSuffix(id, "-late")
+		}
+		if e.Type == "x" {
+			e.Key, e.Seq = "x", int(id[1]-'0')
 		}
 		if e.Type == "u" {
 			e.Unique = "u"
@@ -75,7 +82,13 @@ func (s *story) wait(d time.Duration) *story {
 
 // write writes events in a transaction that goes on.
 func (s *story) write(tx string, ids ...string) *story {
-	return s.add(checker.Record{Process: "w", Op: checker.OpWrite, Tx: tx, Events: events(ids)})
+	written := events(ids)
+	for i := range written {
+		if written[i].Type == "x" {
+			written[i].Occurred = s.now
+		}
+	}
+	return s.add(checker.Record{Process: "w", Op: checker.OpWrite, Tx: tx, Events: written})
 }
 
 // ended ends a transaction, as its writer sees it.
@@ -104,6 +117,12 @@ func (s *story) stands(tx string, ids ...string) *story {
 // commit is a transaction that commits, and whose events are DONE at the end.
 func (s *story) commit(tx string, ids ...string) *story {
 	return s.write(tx, ids...).ended(tx, checker.OpCommit).ended(tx, checker.OpCommitted).stands(tx, ids...)
+}
+
+// expired is an event whose row becomes DEAD as expired.
+func (s *story) expired(id string) *story {
+	return s.add(checker.Record{Process: "database", Op: checker.OpExpired, Events: rows([]string{id})}).
+		row(id, checker.Row{Status: "DEAD", LastError: "expired: not delivered within 1m0s after it occurred"})
 }
 
 func (s *story) row(to string, row checker.Row) *story {

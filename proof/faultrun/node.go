@@ -108,7 +108,7 @@ func (n *node) build(ctx context.Context) bool {
 	cfg := outbox.Config{
 		DB: n.pools.db, Store: ownIDs{store, n.Spec}, Mode: n.mode(), Purge: n.purge(), Notifier: n.notifier(),
 		RetryPolicy: outbox.ExponentialBackoff(5*time.Millisecond, 50*time.Millisecond),
-		Clock:       outbox.ClockFunc(func() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }),
+		Clock:       outbox.ClockFunc(n.clock),
 		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	n.crash.configure(&cfg)
@@ -118,6 +118,9 @@ func (n *node) build(ctx context.Context) bool {
 	n.orders = n.handler()
 	return true
 }
+
+// clock is the clock of the process.
+func (n *node) clock() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }
 
 // again calls fn until fn succeeds: the database may be away. again reports false when ctx ends
 // first.

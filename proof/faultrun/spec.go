@@ -71,6 +71,13 @@ type Spec struct {
 	// Unique is how many transactions in a hundred write events with one of a few unique keys, which
 	// all processes of a run have in common.
 	Unique int
+	// Seldom is how many events in a hundred are of the types of [Spec.seldom].
+	Seldom int
+	// Expires and DropExpired are the rules of events of type [Brief]; zero: there are no such events.
+	Expires     time.Duration
+	DropExpired bool
+	// Endless: there are events of type [Endless].
+	Endless bool
 	// Abroad is how many transactions in a hundred write their events while the names of their
 	// session resolve elsewhere: to a schema with another table of that name (PostgreSQL), or to a
 	// database without such a table (MySQL).
@@ -119,13 +126,17 @@ const (
 	Batch = "Batch"
 	// Once has a single listener, and each event has a unique key.
 	Once = "Once"
+	// Brief has a single listener, and its events expire.
+	Brief = "Brief"
+	// Endless has a single listener, which fails often, and endless attempts.
+	Endless = "Endless"
 )
 
 // Types are the types that most events have, Seldom the other types, and Names the listeners of an
 // event of type [Many].
 var (
 	Types  = []string{Plain, Ledger, Inbox, Many, Batch}
-	Seldom = []string{Once}
+	Seldom = []string{Once, Brief, Endless}
 	Names  = []string{"mail", "search", "stock"}
 )
 
@@ -136,7 +147,20 @@ func (s Spec) Promise() checker.Promise {
 		DeletesDone: s.DeleteDone || s.Purge > 0, SkipDead: s.SkipDead, Spoils: s.Spoil > 0,
 		Listeners: map[string][]string{Many: Names},
 		Once:      map[string]bool{Ledger: true, Inbox: true},
+		Expires:   map[string]time.Duration{Brief: s.Expires}, DropExpired: s.DropExpired,
+		Endless: map[string]bool{Endless: true},
 	}
+}
+
+// seldom are the types of events of which a run has a few.
+func (s Spec) seldom() (types []string) {
+	if s.Expires > 0 {
+		types = append(types, Brief)
+	}
+	if s.Endless {
+		types = append(types, Endless)
+	}
+	return types
 }
 
 func (s Spec) variable() string {

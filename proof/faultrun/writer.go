@@ -91,11 +91,19 @@ func (n *node) order(ctx context.Context, id string, tx transaction) ([]checker.
 	if err := tx.Exec(ctx, quoted("INSERT INTO fault_orders VALUES ('%s')", id)); err != nil {
 		return nil, err
 	}
-	events := make([]checker.Event, 1+n.chance("events", id)%3)
+	events, occurred := make([]checker.Event, 1+n.chance("events", id)%3), false
 	for i := range events {
 		events[i] = checker.Event{
-			ID: fmt.Sprintf("%s-%d", id, i), Type: Types[n.chance("type", id, i)%len(Types)],
+			ID: fmt.Sprintf("%s-%d", id, i), Type: n.typeOf(id, i),
 			Key: key, Seq: 10*number + i, Delayed: n.chance("delay", id, i) < n.Delay,
+		}
+		if events[i].Type == Brief {
+			occurred, events[i].Delayed = true, n.chance("delay", id, i) < 40
+		}
+	}
+	if now := n.clock().UTC().Truncate(time.Microsecond); occurred {
+		for i := range events {
+			events[i].Occurred = now
 		}
 	}
 	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: events})
@@ -103,6 +111,15 @@ func (n *node) order(ctx context.Context, id string, tx transaction) ([]checker.
 		return events, err
 	}
 	return events, tx.Exec(ctx, quoted("UPDATE outbox_event SET attempts = -7 WHERE event_id = '%s'", events[0].ID))
+}
+
+// typeOf is the type of an event.
+func (n *node) typeOf(id string, i int) string {
+	types := n.seldom()
+	if len(types) == 0 || n.chance("seldom", id, i) >= n.Seldom {
+		types = Types
+	}
+	return types[n.chance("type", id, i)%len(types)]
 }
 
 // once writes events with unique keys: sometimes one event, sometimes two, perhaps with the same key.
@@ -223,10 +240,13 @@ func (n *node) envelopes(events []checker.Event) []outbox.Envelope {
 	for i, e := range events {
 		envs[i] = outbox.Envelope{
 			EventID: e.ID, EventType: outbox.EventType(e.Type), AggregateType: "Thing", AggregateID: e.Key,
-			Payload: outbox.JSON(map[string]any{"key": e.Key, "seq": e.Seq, "secret": Secrets[0]}),
-			Headers: map[string]string{"secret": Secrets[1]}, TenantID: Secrets[2] + "-" + e.Key, UniqueKey: e.Unique,
+			Payload:    outbox.JSON(map[string]any{"key": e.Key, "seq": e.Seq, "secret": Secrets[0]}),
+			OccurredAt: e.Occurred, Headers: map[string]string{"secret": Secrets[1]}, TenantID: Secrets[2] + "-" + e.Key, UniqueKey: e.Unique,
 		}
-		if e.Delayed {
+		switch {
+		case e.Delayed && e.Type == Brief: // half of them expire before they are due
+			envs[i].DeliverAfter = n.Expires * time.Duration(1+n.chance("delayed", e.ID)) / 40
+		case e.Delayed:
 			envs[i].DeliverAfter = time.Duration(1+n.chance("delayed", e.ID)*5) * time.Millisecond
 		}
 	}

@@ -55,6 +55,9 @@ var (
 	unique = scenario{"two processes write events with unique keys", spec("multi", func(s *faultrun.Spec) {
 		s.Unique, s.Fail = 80, 20
 	}), 2, nil}
+	expiring = scenario{"events expire, others have endless attempts", spec("multi", func(s *faultrun.Spec) {
+		s.Seldom, s.Expires, s.Endless = 60, 2*time.Second, true
+	}), 2, nil}
 
 	inTurn = scenario{"two processes, tenants in turn", spec("multi", func(s *faultrun.Spec) {
 		s.Slow, s.Lease, s.Tenants = 100*time.Millisecond, 0, true

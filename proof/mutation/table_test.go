@@ -144,6 +144,18 @@ var mutations = []mutation{
 		"\tgroup, again, refused = c.inTurn(group)\n", "\tgroup, again, refused = c.inTurn(group)\n\tif isClosed(c.engine.(*dispatcher).quit) {\n\t\tc.pending.Add(-int64(len(group)))\n\t\treturn nil, nil, nil\n\t}\n", closing, checker.RuleClosed,
 	},
 	{
+		"events that have expired are delivered", "outbox/deliver.go",
+		"return rules.Expires > 0 &&", "return false &&", expiring, checker.RuleExpires,
+	},
+	{
+		"events expire after half of their time", "outbox/deliver.go",
+		"Sub(dl.env.OccurredAt) > rules.Expires", "Sub(dl.env.OccurredAt) > rules.Expires/2", expiring, checker.RuleExpires,
+	},
+	{
+		"endless attempts have an end", "outbox/rules.go",
+		"return r.MaxAttempts != Endless && attempts+1 >= r.MaxAttempts", "return attempts+1 >= max(r.MaxAttempts, 2)", expiring, checker.RuleDead,
+	},
+	{
 		"an event is written without its unique key", "outbox/sqlstore/insert_once.go",
 		"\t\tc.key = true\n", "", unique, checker.RuleUnique,
 	},
