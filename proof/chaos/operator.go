@@ -54,8 +54,17 @@ func (o *operator) delete(ctx context.Context, n int) {
 func (o *operator) pause(ctx context.Context) {
 	all := slices.Concat(faultrun.Types, faultrun.Seldom)
 	kind := faultrun.Kind(all[rand.IntN(len(all))])
-	_ = o.ob.Pause(ctx, outbox.Pause{Kind: kind})
-	wait(ctx, time.Duration(rand.IntN(1000))*time.Millisecond)
+	pause, d := outbox.Pause{Kind: kind}, time.Duration(rand.IntN(1000))*time.Millisecond
+	if rand.IntN(4) == 0 {
+		d += 2 * time.Second
+	}
+	if rand.IntN(2) == 0 {
+		pause.Until = time.Now().Add(d)
+	}
+	_ = o.ob.Pause(ctx, pause)
+	if wait(ctx, d); !pause.Until.IsZero() {
+		return // the pause has ended
+	}
 	_ = o.ob.Resume(context.WithoutCancel(ctx), kind)
 }
 

@@ -65,6 +65,8 @@ type Plan struct {
 	// Skew: half of the processes are of an older version. A process that follows another process
 	// is of the other version.
 	Skew bool
+	// Drains: one of the processes only drains, so many events at a time; zero: none does.
+	Drains int
 	// Clients send requests with keys to the processes, which then have no writers; see
 	// [NewRequestPlan].
 	Clients int
@@ -161,6 +163,9 @@ func (p Plan) spec(i int) faultrun.Spec {
 	if i >= p.Processes {
 		spec.Mode = "writer-only"
 		spec.Purge, spec.DeleteDone = 0, false // a purge would remove rows that are not delivered yet
+	}
+	if i == p.Processes-1 {
+		spec.Drains = p.Drains
 	}
 	return spec
 }

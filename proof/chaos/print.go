@@ -77,6 +77,9 @@ func (r Result) conditions() string {
 		{"unique keys", r.Spec.Unique > 0},
 		{"expiring events", r.Spec.Expires > 0},
 		{"endless attempts", r.Spec.Endless},
+		{"deaf processes", r.Spec.Rare},
+		{"receivers down", r.Spec.PauseFor > 0},
+		{"a process that drains", r.Drains > 0},
 	} {
 		if c.is {
 			all = append(all, c.name)

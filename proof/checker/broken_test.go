@@ -51,7 +51,7 @@ var broken = []struct {
 	{"a listener's row stays RETRY", RuleEnded, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 1).
 		row("m1/stock", Row{Status: "RETRY"})},
 	{"a DONE row keeps its lease", RuleEnded, tell("multi").commit("t1", "e1").done("a", "e1").row("e1", Row{Status: "DONE", Lease: "a/1"})},
-	{"a key waits for a DEAD event behind", RuleEnded, tell("by-key").commit("t1", "k1", "k2").row("k1", Row{Status: "RETRY"}).dead("k2")},
+	{"a key waits for a DEAD event behind", RuleEnded, tell("by-key").fault(Kill, "b", 0).commit("t1", "k1", "k2").row("k1", Row{Status: "RETRY"}).dead("k2")},
 	{"a key waits although DEAD events are skipped", RuleEnded, tell("by-key").promise(func(p *Promise) { p.SkipDead = true }).
 		commit("t1", "k1", "k2").fails("a", "k1", 3).dead("k1").row("k2", Row{Status: "NEW"})},
 
@@ -74,7 +74,8 @@ var broken = []struct {
 	{"more failures than attempts", RuleAttempts, tell("multi").commit("t1", "e1").fails("a", "e1", 4).dead("e1")},
 	{"more failures than attempts after a replay", RuleAttempts, tell("multi").commit("t1", "e1").fails("a", "e1", 3).replayed("e1").fails("a", "e1", 4).dead("e1")},
 	{"more failures of a listener than attempts", RuleAttempts, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 4).dead("m1/stock")},
-	{"two failures in ordered mode", RuleAttempts, tell("ordered").commit("t1", "e1").fails("a", "e1", 2).dead("e1")},
+	{"two failures in ordered mode", RuleAttempts, tell("ordered").commit("t1", "e1").fails("a", "e1", 2).
+		row("e1", Row{Status: "DEAD", Attempts: 2, LastError: "failed"})},
 
 	{"an effect happens twice", RuleOnce, tell("multi").commit("t1", "o1").done("a", "o1").effects("o1", 2)},
 	{"an effect is missing", RuleOnce, tell("multi").commit("t1", "o1").done("a", "o1").effects("o1", 0)},
@@ -144,7 +145,26 @@ var broken = []struct {
 	{"an event that may expire is lost", RuleDelivered, tell("multi").promise(func(p *Promise) { p.DropExpired = true }).commit("t1", "x1").wait(expires).noRow("x1")},
 	{"a replayed event that may expire stays DEAD", RuleOperators, tell("multi").commit("t1", "x1").wait(expires).expired("x1").replayed("x1")},
 	{"DEAD with endless attempts", RuleDead, tell("multi").commit("t1", "n1").fails("a", "n1", 3).dead("n1")},
-	{"no attempts left of endless ones", RuleDead, tell("multi").commit("t1", "n1").row("n1", Row{Status: "DEAD", Attempts: 3, LastError: "no attempts left"})},
+	{"no attempts left of endless ones", RuleDead, tell("multi").commit("t1", "n1").fails("a", "n1", 3).
+		row("n1", Row{Status: "DEAD", Attempts: 3, LastError: "no attempts left"})},
+
+	{"DEAD for lack of a listener", RuleHeard, tell("multi").commit("t1", "e1").row("e1", Row{Status: "DEAD", LastError: "unroutable: no listener"})},
+	{"a deferral counts as an attempt", RuleCounted, tell("multi").commit("t1", "e1").try("a", "e1", Later).counts("e1", 1).done("a", "e1")},
+	{"a failure counts twice", RuleCounted, tell("multi").commit("t1", "e1").fails("a", "e1", 1).counts("e1", 1).done("a", "e1")},
+	{"attempts without a delivery", RuleCounted, tell("multi").commit("t1", "e1").row("e1", Row{Status: "DEAD", Attempts: 3, LastError: "no attempts left"})},
+
+	{"PauseFor counts as an attempt", RuleCounted, tell("multi").commit("t1", "e1").try("a", "e1", Paused).counts("e1", 1).done("a", "e1")},
+	{"delivered during a pause", RulePaused, tell("multi").commit("t1", "e1").pauses("a", "e").wait(2*time.Second).done("a", "e1")},
+	{"delivered during a pause that another pause follows", RulePaused, tell("multi").commit("t1", "e1").pauses("a", "e").wait(2*time.Second).
+		pauses("a", "e", "o").done("a", "e1")},
+	{"delivered between two Drains", RuleDrain, tell("multi").commit("t1", "e1").draining("a").drained("a", 0, 0).done("a", "e1").draining("a").drained("a", 0, 0)},
+	{"a Drain returns before the delivery ends", RuleDrain, tell("multi").commit("t1", "e1").draining("a").begin("a", "e1").drained("a", 0, 0).end("a", "e1", Done)},
+	{"retried in the same Drain", RuleDrain, tell("multi").commit("t1", "e1").draining("a").fails("a", "e1", 1).done("a", "e1").drained("a", 1, 1)},
+	{"more events than a Drain may deliver", RuleDrain, tell("multi").commit("t1", "e1", "e2", "e3", "e4").draining("a").done("a", "e1", "e2", "e3", "e4").drained("a", 4, 0)},
+	{"a Drain counts a success that was none", RuleDrain, tell("multi").commit("t1", "e1").draining("a").done("a", "e1").drained("a", 2, 0)},
+	{"a Drain does not count a success", RuleDrain, tell("multi").commit("t1", "e1").draining("a").done("a", "e1").drained("a", 0, 0)},
+	{"a Drain counts a failure that was none", RuleDrain, tell("multi").commit("t1", "e1").draining("a").done("a", "e1").drained("a", 1, 1)},
+	{"a Drain ends that never began", RuleRecords, tell("multi").drained("a", 0, 0)},
 
 	{"two events with a unique key are pending", RuleUnique, tell("multi").commit("t1", "u1").commit("t2", "u2").done("a", "u1", "u2")},
 	{"a transaction writes two events with a unique key", RuleUnique, tell("multi").commit("t1", "u1", "u2").done("a", "u1", "u2")},

@@ -56,7 +56,8 @@ type delivery struct {
 	process    string
 	begin, end time.Time
 	ahead      time.Duration // see Record
-	result     string        // empty: interrupted
+	attempt    int
+	result     string // empty: interrupted
 }
 
 // far is the end of a delivery that never ended.
@@ -179,7 +180,7 @@ func (f *facts) arrangeDeliveries() {
 			if open[c] != nil {
 				f.broken(RuleRecords, r.Event, "call %d of %s began twice", r.Call, r.Process)
 			}
-			d := &delivery{Target: Target{r.Event, r.Listener}, process: r.Process, ahead: r.Ahead, begin: r.At, end: latest(r.At, f.faults.death(r.Process))}
+			d := &delivery{Target: Target{r.Event, r.Listener}, process: r.Process, ahead: r.Ahead, attempt: r.Attempt, begin: r.At, end: latest(r.At, f.faults.death(r.Process))}
 			open[c] = d
 			f.deliveries = append(f.deliveries, d)
 			f.to[d.Target] = append(f.to[d.Target], d)

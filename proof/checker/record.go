@@ -38,6 +38,14 @@ const (
 	OpBegan Op = "began"
 	OpEnded Op = "ended"
 
+	// OpPauses: the process has learned that Types are paused, and no other types.
+	OpPauses Op = "pauses"
+
+	// OpDraining: the process is about to drain; it delivers nothing but in a Drain. OpDrained: the
+	// Drain returned Drained, and Error or no error.
+	OpDraining Op = "draining"
+	OpDrained  Op = "drained"
+
 	// OpReplayed, OpDeleted: an operator has replayed or deleted the dead letters Events, which
 	// have the ids of their rows. At is a time before the call ended.
 	OpReplayed Op = "replayed"
@@ -65,6 +73,7 @@ const (
 	Done    = "done"
 	Failed  = "failed"
 	Later   = "later" // outbox.Defer
+	Paused  = "pause" // outbox.PauseFor
 	Buried  = "dead"  // outbox.Dead
 	Dropped = "cut"   // the context of the delivery ended
 )
@@ -99,6 +108,8 @@ type Record struct {
 	Result string        `json:"result,omitempty"`
 
 	Request *Request `json:"request,omitempty"`
+	Types   []string `json:"types,omitempty"`
+	Drained *Drained `json:"drained,omitempty"`
 
 	Fault string    `json:"fault,omitempty"`
 	Until time.Time `json:"until,omitzero"`
@@ -118,6 +129,13 @@ type Event struct {
 	Occurred time.Time `json:"occurred,omitzero"`
 	// Unique is the unique key of the event, or empty.
 	Unique string `json:"unique,omitempty"`
+}
+
+// Drained is the result of a Drain of at most Most events.
+type Drained struct {
+	Most   int `json:"most"`
+	Done   int `json:"done"`
+	Failed int `json:"failed"`
 }
 
 // Request is a request with an Idempotency-Key, and the answer.

@@ -71,3 +71,63 @@ func (f *facts) dropped(e *event) bool {
 func (f *facts) expiredAfter(e *event, at time.Time) bool {
 	return slices.ContainsFunc(f.expiries[e.ID], func(expired time.Time) bool { return !expired.Before(at) })
 }
+
+// checkCounted checks [RuleCounted].
+func (f *facts) checkCounted() {
+	for _, e := range f.events {
+		targets := f.targets(e)
+		if !e.stands || len(targets) > 1 || f.intervened(e) {
+			continue
+		}
+		f.checkAttemptsOf(e, f.to[targets[0]])
+	}
+}
+
+// checkAttemptsOf compares the attempts of each delivery of an event, and at last of its DEAD row, with
+// the delivery before.
+func (f *facts) checkAttemptsOf(e *event, deliveries []*delivery) {
+	most, since := 0, e.written
+	for _, d := range deliveries {
+		if d.attempt > most && !f.faults.anywhere(since.Add(-2*f.Promise.Lease), d.begin) {
+			f.broken(RuleCounted, e.ID, "%s delivered it as attempt %d; the deliveries before failed %d times", d.process, d.attempt, most)
+			return
+		}
+		most, since = d.attempt, d.begin
+		switch d.result {
+		case Failed, Dropped, "":
+			most++
+		}
+	}
+	row, end := f.Rows[Target{Event: e.ID}], f.Records[len(f.Records)-1].At
+	if row.Status == statusDead && row.Attempts > most && !f.faults.anywhere(since.Add(-2*f.Promise.Lease), end) {
+		f.broken(RuleCounted, e.ID, "the row has %d attempts; the deliveries failed %d times", row.Attempts, most)
+	}
+}
+
+// checkPaused checks [RulePaused].
+func (f *facts) checkPaused() {
+	since := map[string]map[string]time.Time{} // by process and type
+	for _, r := range f.Records {
+		switch r.Op {
+		case OpPauses:
+			now := map[string]time.Time{}
+			for _, paused := range r.Types {
+				now[paused] = r.At
+				if before, was := since[r.Process][paused]; was {
+					now[paused] = before
+				}
+			}
+			since[r.Process] = now
+		case OpBegan:
+			e := f.byID[r.Event]
+			if e == nil {
+				continue
+			}
+			at, paused := since[r.Process][e.Type]
+			if paused && r.At.Sub(at) > aboutToBegin && !f.faults.during(r.Process, at, r.At, Stop, Server) {
+				f.broken(RulePaused, r.Event, "%s began %v after it had learned that %s is paused", r.Process, r.At.Sub(at), e.Type)
+			}
+		default:
+		}
+	}
+}

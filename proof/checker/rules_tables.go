@@ -86,9 +86,11 @@ func (f *facts) checkDead(t Target, row Row) {
 		f.broken(RuleDead, t.Event, "the row of %v is DEAD without a reason", t)
 	case f.Promise.Spoils && strings.Contains(row.LastError, "attempts is no number"):
 	case strings.HasPrefix(row.LastError, "expired"): // see checkExpires
+	case strings.Contains(row.LastError, "unroutable"):
+		f.broken(RuleHeard, t.Event, "the row of %v is DEAD: %s", t, row.LastError)
 	case f.Promise.Endless[f.byID[t.Event].Type] && !said:
 		f.broken(RuleDead, t.Event, "the row of %v is DEAD, and its attempts are endless: %s", t, row.LastError)
-	case said, row.Attempts >= f.Promise.MaxAttempts, strings.Contains(row.LastError, "unroutable"):
+	case said, row.Attempts >= f.Promise.MaxAttempts:
 	case row.Attempts >= f.Promise.MaxAttempts-1 && strings.Contains(row.LastError, "no attempts left"):
 		// Without leases the first death is not counted.
 	default:

@@ -26,12 +26,14 @@ type story struct {
 	now  time.Time
 	call int64
 	open map[string][]checker.Record // deliveries under way, by process and target
+	// failed are the attempts of each target.
+	failed map[string]int
 }
 
 // tell begins a story in a mode.
 func tell(mode string) *story {
 	return &story{
-		now: time.Unix(1_700_000_000, 0), open: map[string][]checker.Record{},
+		now: time.Unix(1_700_000_000, 0), open: map[string][]checker.Record{}, failed: map[string]int{},
 		h: checker.History{
 			Promise: checker.Promise{
 				Mode: mode, MaxAttempts: 3, Lease: lease,
@@ -148,9 +150,15 @@ func (s *story) effects(to string, n int) *story {
 func (s *story) begin(process, to string) *story {
 	s.call++
 	t := target(to)
-	r := checker.Record{Process: process, Op: checker.OpBegan, Event: t.Event, Listener: t.Listener, Call: s.call}
+	r := checker.Record{Process: process, Op: checker.OpBegan, Event: t.Event, Listener: t.Listener, Call: s.call, Attempt: s.failed[to]}
 	s.open[process+" "+to] = append(s.open[process+" "+to], r)
 	return s.add(r)
+}
+
+// counts adds attempts to a target for which there was no delivery.
+func (s *story) counts(to string, n int) *story {
+	s.failed[to] += n
+	return s
 }
 
 func (s *story) end(process, to, result string) *story {
@@ -158,6 +166,9 @@ func (s *story) end(process, to, result string) *story {
 	r := open[0]
 	s.open[process+" "+to] = open[1:]
 	r.Op, r.Result, r.At = checker.OpEnded, result, time.Time{}
+	if result == checker.Failed {
+		s.failed[to]++
+	}
 	return s.add(r)
 }
 
@@ -188,6 +199,20 @@ func (s *story) fault(kind, process string, d time.Duration) *story {
 	s.add(checker.Record{Process: process, Op: checker.OpFault, Fault: kind, At: from, Until: from.Add(d)})
 	s.now = from
 	return s
+}
+
+// pauses is what a process has learned of the types that are paused.
+func (s *story) pauses(process string, types ...string) *story {
+	return s.add(checker.Record{Process: process, Op: checker.OpPauses, Types: types})
+}
+
+func (s *story) draining(process string) *story {
+	return s.add(checker.Record{Process: process, Op: checker.OpDraining})
+}
+
+// drained ends a Drain of at most three events.
+func (s *story) drained(process string, done, failed int) *story {
+	return s.add(checker.Record{Process: process, Op: checker.OpDrained, Drained: &checker.Drained{Most: 3, Done: done, Failed: failed}})
 }
 
 func (s *story) closed(process, err string) *story {

@@ -24,10 +24,14 @@ func (n *node) listeners() []outbox.Binding {
 		on(Plain, outbox.ListenerFunc(n.plain(""))),
 		on(Once, outbox.ListenerFunc(n.plain(""))),
 		on(Brief, outbox.ListenerFunc(n.plain("")), outbox.Rules{Expires: n.Expires, DropExpired: n.DropExpired}),
+		on(Down, outbox.ListenerFunc(n.plain(""))),
 		on(Endless, outbox.ListenerFunc(n.plain("")), n.endless()),
 		on(Ledger, n.recorded("", n.handle())),
 		on(Inbox, outbox.ListenerFunc(n.inbox)),
 		on(Batch, outbox.BatchListener(outbox.BatchOptions{Size: 20, Wait: 2 * time.Millisecond}, n.batch)),
+	}
+	if !n.Deaf {
+		bindings = append(bindings, on(Rare, outbox.ListenerFunc(n.plain(""))))
 	}
 	for _, name := range Names {
 		bindings = append(bindings, on(Many, outbox.ListenerFunc(n.plain(name)), outbox.Named(name)))
@@ -65,6 +69,8 @@ func (n *node) result(env outbox.Envelope, listener string) string {
 		return checker.Failed
 	case c < n.Fail+n.Later && n.chance("later", env.EventID, time.Now().UnixNano()) < 50:
 		return checker.Later
+	case env.EventType == Down && n.chance("down", env.EventID, time.Now().UnixNano()) < n.Down:
+		return checker.Paused
 	case c >= 100-n.Bury:
 		return checker.Buried
 	default:
@@ -127,6 +133,8 @@ func (n *node) answer(env outbox.Envelope, result string) error {
 	switch result {
 	case checker.Later:
 		return outbox.Defer(5 * time.Millisecond)
+	case checker.Paused:
+		return outbox.PauseFor(n.PauseFor, errListener)
 	case checker.Buried:
 		return outbox.Dead(errors.New("the listener gave it up"))
 	case checker.Done:

@@ -78,6 +78,14 @@ type Spec struct {
 	DropExpired bool
 	// Endless: there are events of type [Endless].
 	Endless bool
+	// Rare: there are events of type [Rare]. Deaf: this process has no listener for them.
+	Rare, Deaf bool
+	// PauseFor: there are events of type [Down], and Down deliveries of them in a hundred pause the type
+	// for that time.
+	PauseFor time.Duration
+	Down     int
+	// Drains: the process is not started. It drains again and again, so many events at most.
+	Drains int
 	// Abroad is how many transactions in a hundred write their events while the names of their
 	// session resolve elsewhere: to a schema with another table of that name (PostgreSQL), or to a
 	// database without such a table (MySQL).
@@ -130,13 +138,17 @@ const (
 	Brief = "Brief"
 	// Endless has a single listener, which fails often, and endless attempts.
 	Endless = "Endless"
+	// Rare has a single listener, which some processes do not have.
+	Rare = "Rare"
+	// Down has a single listener, whose receiver is down at times.
+	Down = "Down"
 )
 
 // Types are the types that most events have, Seldom the other types, and Names the listeners of an
 // event of type [Many].
 var (
 	Types  = []string{Plain, Ledger, Inbox, Many, Batch}
-	Seldom = []string{Once, Brief, Endless}
+	Seldom = []string{Once, Brief, Endless, Rare, Down}
 	Names  = []string{"mail", "search", "stock"}
 )
 
@@ -159,6 +171,12 @@ func (s Spec) seldom() (types []string) {
 	}
 	if s.Endless {
 		types = append(types, Endless)
+	}
+	if s.Rare {
+		types = append(types, Rare)
+	}
+	if s.PauseFor > 0 {
+		types = append(types, Down)
 	}
 	return types
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/outboxkit/outbox-go/inbox"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 	"github.com/outboxkit/outbox-go/proof/checker"
 )
 
@@ -214,26 +213,6 @@ func (n *node) inSavepoint(ctx context.Context, id string, w writes, like checke
 // Secrets are in the payload, the headers and the tenant of every event, and in the key of every
 // request. No log, and no row's last_error, may have them.
 var Secrets = []string{"payload-54321-secret", "header-54321-secret", "tenant-54321-secret", "key-54321-secret"}
-
-// ownIDs is a store to which half of the events seem to have ids of the outbox's own: the ledger knows
-// an event before it is written, so each event gets its id from the writer, and the statement for ids
-// that are surely new would not run.
-type ownIDs struct {
-	*sqlstore.Store
-	spec Spec
-}
-
-// InsertOnce implements [outbox.Store].
-func (s ownIDs) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) ([]string, error) {
-	if envs[0].UniqueKey != "" || s.spec.chance("own ids", envs[0].EventID) < 50 {
-		return s.Store.InsertOnce(ctx, tx, envs, lease, due)
-	}
-	ids := make([]string, len(envs))
-	for i := range envs {
-		ids[i] = envs[i].EventID
-	}
-	return ids, s.Insert(ctx, tx, envs, lease, due)
-}
 
 func (n *node) envelopes(events []checker.Event) []outbox.Envelope {
 	envs := make([]outbox.Envelope, len(events))

@@ -156,6 +156,34 @@ var mutations = []mutation{
 		"return r.MaxAttempts != Endless && attempts+1 >= r.MaxAttempts", "return attempts+1 >= max(r.MaxAttempts, 2)", expiring, checker.RuleDead,
 	},
 	{
+		"an event without a listener dies by default", "outbox/result.go",
+		"if opts.OnUnroutable == KillUnroutable {", "if opts.OnUnroutable != KillUnroutable {", deaf, checker.RuleHeard,
+	},
+	{
+		"a deferral counts as an attempt", "outbox/sqlstore/mark.go",
+		`q.add("status = 0, ", unlock, ", available_at = ")`, `q.add("status = 0, attempts = attempts + 1, ", unlock, ", available_at = ")`, deaf, checker.RuleCounted,
+	},
+	{
+		"PauseFor counts as a failure", "outbox/result.go",
+		"case c.decides(OutcomeDead), c.decides(OutcomeDeferred):", "case c.decides(OutcomeDead), c.decides(OutcomeDeferred) && !c.decided.pauses:", pausing, checker.RuleCounted,
+	},
+	{
+		"a pause is read, and deliveries go on", "outbox/pause.go",
+		"\t\tnext.kinds[pause.Kind] = known\n", "\t\t_ = known\n", pausing, checker.RulePaused,
+	},
+	{
+		"a Drain reads what became due after it began", "outbox/poller_drain.go",
+		"\t\treturn d.due\n", "\t\treturn storedTime(p.clock.Now())\n", drainingAll, checker.RuleDrain,
+	},
+	{
+		"a Drain takes more events than asked for", "outbox/bound.go",
+		"return min(limit, d.n-int(d.taken.Load()-d.back.Load()))", "return min(limit, d.n)", draining, checker.RuleDrain,
+	},
+	{
+		"a Drain does not count a success", "outbox/bound.go",
+		"\td.done.Add(1)\n", "", draining, checker.RuleDrain,
+	},
+	{
 		"an event is written without its unique key", "outbox/sqlstore/insert_once.go",
 		"\t\tc.key = true\n", "", unique, checker.RuleUnique,
 	},
