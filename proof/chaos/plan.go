@@ -65,7 +65,7 @@ type Plan struct {
 	// Skew: half of the processes are of an older version. A process that follows another process
 	// is of the other version.
 	Skew bool
-	// Drains: one of the processes only drains, so many events at a time; zero: none does.
+	// Drains: one of the processes only drains, so many events at a time; zero: each process is started.
 	Drains int
 	// Clients send requests with keys to the processes, which then have no writers; see
 	// [NewRequestPlan].
