@@ -79,6 +79,25 @@ func (d draw) ofMode(s *faultrun.Spec) {
 	}
 }
 
+// drawSeldom draws the parts of a plan that the older version of [NewSkewPlan] does not have. d is a
+// draw of its own, so that the rest of the plan is the same.
+func (p *Plan) drawSeldom(d draw) {
+	p.Spec.Unique = one(d, 0, 10, 30)
+	p.Spec.Seldom = one(d, 5, 15)
+	p.Spec.Expires, p.Spec.DropExpired = one(d, 0, 300*time.Millisecond, time.Second), d.often(50)
+	p.Spec.Endless = d.often(50) && p.Spec.Mode != "ordered"
+	p.Spec.Rare = d.often(40) && p.Spec.Mode != "ordered" // in order, events without a listener die
+	p.Spec.PauseFor, p.Spec.Down = one(d, 0, 2*time.Second, 3*time.Second), 10
+	if d.often(30) {
+		p.Drains = one(d, 1, 5, 50)
+	}
+}
+
+// leaveOutSeldom leaves out what drawSeldom draws.
+func (p *Plan) leaveOutSeldom() {
+	p.Spec.Unique, p.Spec.Seldom, p.Spec.Expires, p.Spec.Endless, p.Spec.Rare, p.Spec.PauseFor, p.Drains = 0, 0, 0, false, false, 0, 0
+}
+
 func (d draw) driver(database string) string {
 	if database == "postgres" {
 		return one(d, "pgx", "pgxpool", "pgxpool", "postgres")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -51,16 +52,26 @@ func (o *operator) delete(ctx context.Context, n int) {
 }
 
 func (o *operator) pause(ctx context.Context) {
-	kind := faultrun.Kind(faultrun.Types[rand.IntN(len(faultrun.Types))])
-	_ = o.ob.Pause(ctx, outbox.Pause{Kind: kind})
-	wait(ctx, time.Duration(rand.IntN(1000))*time.Millisecond)
+	all := slices.Concat(faultrun.Types, faultrun.Seldom)
+	kind := faultrun.Kind(all[rand.IntN(len(all))])
+	pause, d := outbox.Pause{Kind: kind}, time.Duration(rand.IntN(1000))*time.Millisecond
+	if rand.IntN(4) == 0 {
+		d += 2 * time.Second
+	}
+	if rand.IntN(2) == 0 {
+		pause.Until = time.Now().Add(d)
+	}
+	_ = o.ob.Pause(ctx, pause)
+	if wait(ctx, d); !pause.Until.IsZero() {
+		return // the pause has ended
+	}
 	_ = o.ob.Resume(context.WithoutCancel(ctx), kind)
 }
 
 // resume ends all pauses.
 func (o *operator) resume(ctx context.Context) error {
 	var errs []error
-	for _, event := range faultrun.Types {
+	for _, event := range slices.Concat(faultrun.Types, faultrun.Seldom) {
 		errs = append(errs, o.ob.Resume(ctx, faultrun.Kind(event)))
 	}
 	return errors.Join(errs...)

@@ -65,6 +65,8 @@ type Plan struct {
 	// Skew: half of the processes are of an older version. A process that follows another process
 	// is of the other version.
 	Skew bool
+	// Drains: one of the processes only drains, so many events at a time; zero: each process is started.
+	Drains int
 	// Clients send requests with keys to the processes, which then have no writers; see
 	// [NewRequestPlan].
 	Clients int
@@ -88,6 +90,7 @@ func NewPlan(seed uint64, database string, duration time.Duration) Plan {
 		p.Faults = append(p.Faults, d.timeline(p, only(kinds, kill, stop, terminate, network, clock)))
 	}
 	p.Global = d.timeline(p, only(kinds, disconnect, lock, crash, disk))
+	p.drawSeldom(draw{rand.New(rand.NewPCG(seed, 3))}) //nolint:gosec // a plan is no secret
 	return p
 }
 
@@ -97,6 +100,7 @@ func NewPlan(seed uint64, database string, duration time.Duration) Plan {
 func NewSkewPlan(seed uint64, database string, duration time.Duration) Plan {
 	p := NewPlan(seed, database, duration)
 	p.Skew, p.Migrates, p.Global = true, true, nil
+	p.leaveOutSeldom()
 	d := draw{rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a plan is no secret
 	for i := range p.Faults {
 		p.Faults[i] = d.timeline(p, []string{terminate})
@@ -159,6 +163,9 @@ func (p Plan) spec(i int) faultrun.Spec {
 	if i >= p.Processes {
 		spec.Mode = "writer-only"
 		spec.Purge, spec.DeleteDone = 0, false // a purge would remove rows that are not delivered yet
+	}
+	if i == p.Processes-1 {
+		spec.Drains = p.Drains
 	}
 	return spec
 }

@@ -19,6 +19,9 @@ func (r Result) String() string {
 	fmt.Fprintf(&s, "%-6s seed %-10d %-8s %-7s %-11s %2.0fs %s%s; %d transactions (%d unknown), %d events, %d deliveries, %d/%d duplicates explained (chance %.0f %%)",
 		verdict, r.Seed, r.Database, r.Spec.Driver, r.Spec.Mode, r.Took.Seconds(), r.faults(), r.conditions(),
 		rep.Transactions, rep.Unknown, rep.Events, rep.Deliveries, rep.Explained, rep.Duplicates, 100*rep.ChanceExplained)
+	if rep.KeptOut > 0 {
+		fmt.Fprintf(&s, ", %d kept out", rep.KeptOut)
+	}
 	if r.Clients > 0 {
 		fmt.Fprintf(&s, ", %d keys in %d requests, %d answers (%d repeated, %d refused)", rep.Keys, rep.Tries, rep.Answers, rep.Repeated, rep.Refused)
 	}
@@ -71,6 +74,12 @@ func (r Result) conditions() string {
 		{"sessions abroad", r.Spec.Abroad > 0},
 		{"refused texts", r.Spec.Refused},
 		{"spoiled rows", r.Spec.Spoil > 0},
+		{"unique keys", r.Spec.Unique > 0},
+		{"expiring events", r.Spec.Expires > 0},
+		{"endless attempts", r.Spec.Endless},
+		{"deaf processes", r.Spec.Rare},
+		{"receivers down", r.Spec.PauseFor > 0},
+		{"a process that drains", r.Drains > 0},
 	} {
 		if c.is {
 			all = append(all, c.name)

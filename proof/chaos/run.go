@@ -233,6 +233,7 @@ func (r *run) deliver(ctx context.Context) error {
 	last := &slot{run: r, letter: "z", spec: r.plan.Spec}
 	last.spec.DSN, last.spec.Writers = r.base.dsn, nil
 	last.spec.Connections, last.spec.Guests, last.spec.Stubborn, last.spec.Hang = 0, 0, 0, 0
+	last.spec.Rare, last.spec.Down = false, 0 // the last process has all listeners, and their receivers work
 	if err := last.start(); err != nil {
 		return err
 	}

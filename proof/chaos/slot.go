@@ -27,6 +27,7 @@ type slot struct {
 // start starts the slot's next process.
 func (s *slot) start() error {
 	s.spec.Process = fmt.Sprintf("%s%d", s.letter, s.started)
+	s.spec.Deaf = s.spec.Rare && (int(s.letter[0])+s.started)%2 == 0 // each second process of a slot
 	s.started++
 	program := s.run.processes.Program
 	if s.older {

@@ -2,6 +2,7 @@ package checker_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,7 +51,7 @@ var broken = []struct {
 	{"a listener's row stays RETRY", RuleEnded, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 1).
 		row("m1/stock", Row{Status: "RETRY"})},
 	{"a DONE row keeps its lease", RuleEnded, tell("multi").commit("t1", "e1").done("a", "e1").row("e1", Row{Status: "DONE", Lease: "a/1"})},
-	{"a key waits for a DEAD event behind", RuleEnded, tell("by-key").commit("t1", "k1", "k2").row("k1", Row{Status: "RETRY"}).dead("k2")},
+	{"a key waits for a DEAD event behind", RuleEnded, tell("by-key").fault(Kill, "b", 0).commit("t1", "k1", "k2").row("k1", Row{Status: "RETRY"}).dead("k2")},
 	{"a key waits although DEAD events are skipped", RuleEnded, tell("by-key").promise(func(p *Promise) { p.SkipDead = true }).
 		commit("t1", "k1", "k2").fails("a", "k1", 3).dead("k1").row("k2", Row{Status: "NEW"})},
 
@@ -73,7 +74,8 @@ var broken = []struct {
 	{"more failures than attempts", RuleAttempts, tell("multi").commit("t1", "e1").fails("a", "e1", 4).dead("e1")},
 	{"more failures than attempts after a replay", RuleAttempts, tell("multi").commit("t1", "e1").fails("a", "e1", 3).replayed("e1").fails("a", "e1", 4).dead("e1")},
 	{"more failures of a listener than attempts", RuleAttempts, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 4).dead("m1/stock")},
-	{"two failures in ordered mode", RuleAttempts, tell("ordered").commit("t1", "e1").fails("a", "e1", 2).dead("e1")},
+	{"two failures in ordered mode", RuleAttempts, tell("ordered").commit("t1", "e1").fails("a", "e1", 2).
+		row("e1", Row{Status: "DEAD", Attempts: 2, LastError: "failed"})},
 
 	{"an effect happens twice", RuleOnce, tell("multi").commit("t1", "o1").done("a", "o1").effects("o1", 2)},
 	{"an effect is missing", RuleOnce, tell("multi").commit("t1", "o1").done("a", "o1").effects("o1", 0)},
@@ -130,6 +132,55 @@ var broken = []struct {
 	{"a listener's deleted dead letter is still there", RuleOperators, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 3).
 		deleted("m1/stock").dead("m1/stock")},
 	{"a deleted dead letter is still there", RuleOperators, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").dead("e1")},
+
+	{"delivered after it expired", RuleExpires, tell("multi").commit("t1", "x1").wait(expires+2*time.Second).done("a", "x1")},
+	{"delivered after it expired by the clock of the process", RuleExpires, tell("multi").commit("t1", "x1").wait(expires / 2).
+		add(Record{Process: "a", Op: OpBegan, Event: "x1", Call: 1, Ahead: expires}).add(Record{Process: "a", Op: OpEnded, Event: "x1", Call: 1, Result: Done})},
+	{"retried after it expired", RuleExpires, tell("multi").commit("t1", "x1").fails("a", "x1", 1).wait(expires+2*time.Second).done("a", "x1")},
+	{"expired early", RuleExpires, tell("multi").commit("t1", "x1").wait(expires - time.Second).expired("x1")},
+	{"expired and dropped early", RuleExpires, tell("multi").promise(func(p *Promise) { p.DropExpired = true }).
+		commit("t1", "x1").wait(expires - time.Second).expired("x1").noRow("x1")},
+	{"expired and kept", RuleExpires, tell("multi").promise(func(p *Promise) { p.DropExpired = true }).commit("t1", "x1").wait(expires).expired("x1")},
+	{"an event expires whose type does not", RuleExpires, tell("multi").commit("t1", "e1").wait(expires).expired("e1")},
+	{"an event that may expire is lost", RuleDelivered, tell("multi").promise(func(p *Promise) { p.DropExpired = true }).commit("t1", "x1").wait(expires).noRow("x1")},
+	{"a replayed event that may expire stays DEAD", RuleOperators, tell("multi").commit("t1", "x1").wait(expires).expired("x1").replayed("x1")},
+	{"DEAD with endless attempts", RuleDead, tell("multi").commit("t1", "n1").fails("a", "n1", 3).dead("n1")},
+	{"no attempts left of endless ones", RuleDead, tell("multi").commit("t1", "n1").fails("a", "n1", 3).
+		row("n1", Row{Status: "DEAD", Attempts: 3, LastError: "no attempts left"})},
+
+	{"DEAD for lack of a listener", RuleHeard, tell("multi").commit("t1", "e1").row("e1", Row{Status: "DEAD", LastError: "unroutable: no listener"})},
+	{"a deferral counts as an attempt", RuleCounted, tell("multi").commit("t1", "e1").try("a", "e1", Later).counts("e1", 1).done("a", "e1")},
+	{"a failure counts twice", RuleCounted, tell("multi").commit("t1", "e1").fails("a", "e1", 1).counts("e1", 1).done("a", "e1")},
+	{"attempts without a delivery", RuleCounted, tell("multi").commit("t1", "e1").row("e1", Row{Status: "DEAD", Attempts: 3, LastError: "no attempts left"})},
+
+	{"PauseFor counts as an attempt", RuleCounted, tell("multi").commit("t1", "e1").try("a", "e1", Paused).counts("e1", 1).done("a", "e1")},
+	{"delivered during a pause", RulePaused, tell("multi").commit("t1", "e1").pauses("a", "e").wait(2*time.Second).done("a", "e1")},
+	{"delivered during a pause that another pause follows", RulePaused, tell("multi").commit("t1", "e1").pauses("a", "e").wait(2*time.Second).
+		pauses("a", "e", "o").done("a", "e1")},
+	{"delivered between two Drains", RuleDrain, tell("multi").commit("t1", "e1").draining("a").drained("a", 0, 0).done("a", "e1").draining("a").drained("a", 0, 0)},
+	{"a Drain returns before the delivery ends", RuleDrain, tell("multi").commit("t1", "e1").draining("a").begin("a", "e1").drained("a", 0, 0).end("a", "e1", Done)},
+	{"retried in the same Drain", RuleDrain, tell("multi").commit("t1", "e1").draining("a").fails("a", "e1", 1).done("a", "e1").drained("a", 1, 1)},
+	{"more events than a Drain may deliver", RuleDrain, tell("multi").commit("t1", "e1", "e2", "e3", "e4").draining("a").done("a", "e1", "e2", "e3", "e4").drained("a", 4, 0)},
+	{"a Drain counts a success that was none", RuleDrain, tell("multi").commit("t1", "e1").draining("a").done("a", "e1").drained("a", 2, 0)},
+	{"a Drain does not count a success", RuleDrain, tell("multi").commit("t1", "e1").draining("a").done("a", "e1").drained("a", 0, 0)},
+	{"a Drain counts a failure that was none", RuleDrain, tell("multi").commit("t1", "e1").draining("a").done("a", "e1").drained("a", 1, 1)},
+	{"a Drain ends that never began", RuleRecords, tell("multi").drained("a", 0, 0)},
+
+	{"two events with a unique key are pending", RuleUnique, tell("multi").commit("t1", "u1").commit("t2", "u2").done("a", "u1", "u2")},
+	{"a transaction writes two events with a unique key", RuleUnique, tell("multi").commit("t1", "u1", "u2").done("a", "u1", "u2")},
+	{"a unique key is free while its event waits for a retry", RuleUnique, tell("multi").commit("t1", "u1").fails("a", "u1", 1).commit("t2", "u2").done("a", "u1", "u2")},
+	{"kept out by an event that had ended", RuleKeptOut, tell("multi").commit("t1", "u1").done("a", "u1").commit("t2", "u2").keptOut("t3", "u3", "u1").done("a", "u2")},
+	{"kept out by an event that was delivered long before", RuleKeptOut, tell("multi").commit("t1", "u1").done("a", "u1").wait(2*lease).keptOut("t2", "u2", "u1")},
+	{"kept out by an event that was rolled back", RuleKeptOut, tell("multi").write("t1", "u1").keptOut("t2", "u2", "u1").ended("t1", OpRolledBack)},
+	{"kept out by an event that was kept out", RuleKeptOut, tell("multi").commit("t1", "u1").keptOut("t2", "u2", "u1").keptOut("t3", "u3", "u2").done("a", "u1")},
+	{"kept out by itself", RuleKeptOut, tell("multi").keptOut("t1", "u1", "u1")},
+	{"kept out by an event without the key", RuleKeptOut, tell("multi").commit("t1", "e1").keptOut("t2", "u1", "e1").done("a", "e1")},
+	{"kept out by an event that was written later", RuleKeptOut, tell("multi").keptOut("t1", "u1", "u2").commit("t2", "u2").done("a", "u2")},
+	{"an event that was kept out has a row", RuleAtomic, tell("multi").commit("t1", "u1").keptOut("t2", "u2", "u1").done("a", "u1").row("u2", Row{Status: "DONE"})},
+	{"an event that was kept out is delivered", RuleRolledBack, tell("multi").commit("t1", "u1").keptOut("t2", "u2", "u1").done("a", "u1", "u2")},
+	{"a write is skipped, and says nothing of it", RuleDelivered, tell("multi").commit("t1", "u1").commit("t2", "u2").done("a", "u1").noRow("u2")},
+	{"what was never written is kept out", RuleRecords, tell("multi").commit("t1", "u1").done("a", "u1").
+		add(Record{Op: OpKeptOut, Tx: "t1", Events: events([]string{"u2"}), Event: "u1"})},
 
 	{"two executions of a request", RuleRequestOnce, tell("multi").handled("k", "t1", "tea", OpCommitted).handled("k", "t2", "tea", OpCommitted).
 		asked("k", "tea", 201, "t1", false)},

@@ -15,6 +15,11 @@ func Check(h History) Report {
 	f.checkOneProcess()
 	f.checkOperators()
 	f.checkClosed()
+	f.checkExpires()
+	f.checkCounted()
+	f.checkPaused()
+	f.checkDrains()
+	f.checkUnique()
 	f.checkRequests()
 	f.figures()
 	return f.report
@@ -44,6 +49,9 @@ func (f *facts) figures() {
 		r.Events++
 		if e.stands {
 			r.Standing++
+		}
+		if !e.keptAt.IsZero() && f.Orders[e.tx.id] && !e.taken {
+			r.KeptOut++
 		}
 	}
 	for _, d := range f.deliveries {

@@ -30,7 +30,6 @@ var good = []struct {
 	{"dead, replayed, done", 0, tell("multi").commit("t1", "e1").fails("a", "e1", 3).replayed("e1").fails("a", "e1", 2).done("a", "e1")},
 	{"dead and deleted", 0, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").noRow("e1")},
 	{"buried", 0, tell("multi").commit("t1", "e1").try("a", "e1", Buried).row("e1", Row{Status: "DEAD", LastError: "no"})},
-	{"unroutable", 0, tell("multi").commit("t1", "e1").row("e1", Row{Status: "DEAD", LastError: "unroutable: no listener"})},
 	{"deleted when done", 0, tell("multi").promise(func(p *Promise) { p.DeletesDone = true }).commit("t1", "e1").done("a", "e1").noRow("e1")},
 	{"a listener has a row of its own", 0, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 1).
 		done("b", "m1/stock").row("m1/stock", Row{Status: "DONE"})},
@@ -83,6 +82,38 @@ var good = []struct {
 		asked("k", "tea", 201, "t2", true).asked("k", "coffee", 422, "", false).asked("k", "tea", 409, "", true).asked("k", "tea", 201, "t2", true)},
 	{"a different request has the key", 0, tell("multi").handled("k", "t1", "coffee", OpCommitted).
 		asked("k", "tea", 422, "", false).asked("k", "coffee", 201, "t1", false).asked("k", "tea", 409, "", false)},
+	{"an event expires", 0, tell("multi").commit("t1", "x1", "x2").done("a", "x2").wait(expires).expired("x1")},
+	{"an event expires again after its replay", 0, tell("multi").commit("t1", "x1").wait(expires).expired("x1").replayed("x1").expired("x1")},
+	{"an event expires and is dropped, before the next of its key", 0, tell("by-key").promise(func(p *Promise) {
+		p.DropExpired = true
+	}).commit("t1", "x1").wait(expires).commit("t2", "x2").expired("x1").noRow("x1").done("a", "x2")},
+	{"a delivery begins right before it expires", 0, tell("multi").commit("t1", "x1").wait(expires).done("a", "x1")},
+	{"a process is stopped when it was about to deliver", 0, tell("multi").commit("t1", "x1").wait(expires-step).fault(Stop, "a", lease).
+		wait(2*time.Second).done("a", "x1")},
+	{"more failures than attempts, of endless ones", 0, tell("multi").commit("t1", "n1").fails("a", "n1", 20).done("a", "n1")},
+	{"a takeover counts an attempt", 0, tell("multi").commit("t1", "e1").fault(Kill, "b", 0).wait(lease).counts("e1", 1).try("a", "e1", Later).fails("a", "e1", 2).dead("e1")},
+	{"PauseFor is no attempt", 0, tell("multi").commit("t1", "e1").try("a", "e1", Paused).fails("a", "e1", 2).try("a", "e1", Paused).done("a", "e1")},
+	{"other types are delivered during a pause", 0, tell("multi").commit("t1", "e1", "o1").pauses("a", "e").wait(2*time.Second).done("a", "o1").
+		done("b", "e1")},
+	{"a delivery was about to begin when the pause came, another comes after it", 0, tell("multi").commit("t1", "e1", "e2").pauses("a", "e").done("a", "e1").
+		pauses("a", "e", "o").wait(2*time.Second).pauses("a", "o").done("a", "e2")},
+	{"a process drains", 0, tell("multi").commit("t1", "e1", "e2", "e3", "m1").draining("a").done("a", "e1", "e2").fails("a", "e3", 1).drained("a", 2, 1).
+		draining("a").done("a", "e3", "m1/mail", "m1/stock").drained("a", 2, 0).draining("a")},
+	{"a process dies in a Drain, another is struck", 0, tell("multi").commit("t1", "e1", "e2").draining("a").begin("a", "e1").fault(Kill, "a", 0).wait(lease).
+		draining("b").fault(Network, "b", step).done("b", "e1", "e2").drained("b", 1, 0)},
+	{"unique keys", 0, tell("multi").commit("t1", "u1").keptOut("t2", "u2", "u1").done("a", "u1").commit("t3", "u3").
+		write("t4", "u4").ended("t4", OpRolledBack).keptOut("t5", "u5", "u3").fails("a", "u3", 1).keptOut("t6", "u6", "u3").done("a", "u3")},
+	{"an event keeps out another in its own transaction", 0, tell("multi").write("t1", "u1", "u2").
+		add(Record{Op: OpKeptOut, Tx: "t1", Events: events([]string{"u2"}), Event: "u1"}).ended("t1", OpCommit).ended("t1", OpCommitted).
+		stands("t1", "u1").done("a", "u1")},
+	{"a unique key is free after a savepoint that was rolled back", 0, tell("multi").write("t1", "u1").
+		add(Record{Op: OpSavepoint, Tx: "t1", Events: events([]string{"u1"})}).commit("t1", "u2").done("a", "u2")},
+	{"a write that was kept out is rolled back with what kept it out", 0, tell("multi").write("t1", "u1", "u2").
+		add(Record{Op: OpKeptOut, Tx: "t1", Events: events([]string{"u2"}), Event: "u1"}).ended("t1", OpRolledBack)},
+	{"a replayed event has its unique key again", 0, tell("multi").commit("t1", "u1").fails("a", "u1", 3).commit("t2", "u2").done("a", "u2").
+		replayed("u1").keptOut("t3", "u3", "u1").done("a", "u1")},
+	{"an event is delivered, and its process dies before the outcome is stored", 1, tell("multi").commit("t1", "u1").done("a", "u1").fault(Kill, "a", 0).
+		wait(2*lease).keptOut("t2", "u2", "u1").done("b", "u1")},
 	{"clocks are stepped", 0, tell("by-key").promise(func(p *Promise) { p.Unordered = true }).commit("t1", "k1", "k2").done("a", "k2", "k1")},
 }
 

@@ -24,7 +24,8 @@ type facts struct {
 	closed     map[string]Record // by process
 	replays    map[Target][]time.Time
 	deleted    map[Target]bool
-	requests   map[string]*requests // by Idempotency-Key
+	expiries   map[string][]time.Time // by event; see OpExpired
+	requests   map[string]*requests   // by Idempotency-Key
 }
 
 // transaction is a transaction that wrote events.
@@ -41,8 +42,12 @@ type event struct {
 	tx      *transaction
 	written time.Time
 	taken   bool // by a savepoint
-	stands  bool
-	place   int // among the events of the same key that stand
+	// kept is the event that kept this event out, by their unique key, and keptAt when the writer
+	// learned of it; zero: the event was not kept out.
+	kept   string
+	keptAt time.Time
+	stands bool
+	place  int // among the events of the same key that stand
 }
 
 // delivery is a call of a listener.
@@ -50,6 +55,8 @@ type delivery struct {
 	Target
 	process    string
 	begin, end time.Time
+	ahead      time.Duration // see Record
+	attempt    int
 	result     string // empty: interrupted
 }
 
@@ -61,7 +68,7 @@ func arrange(h History) *facts {
 	h.Promise = h.Promise.withDefaults()
 	f := &facts{
 		History: h, txs: map[string]*transaction{}, byID: map[string]*event{}, to: map[Target][]*delivery{},
-		keys: map[string][]*event{}, lateCalls: map[fault]int{}, closed: map[string]Record{}, replays: map[Target][]time.Time{}, deleted: map[Target]bool{},
+		keys: map[string][]*event{}, lateCalls: map[fault]int{}, closed: map[string]Record{}, replays: map[Target][]time.Time{}, deleted: map[Target]bool{}, expiries: map[string][]time.Time{},
 		requests: map[string]*requests{},
 	}
 	f.Records = slices.Clone(f.Records)
@@ -103,6 +110,14 @@ func (f *facts) arrangeWriting(r Record) {
 			}
 			f.byID[e.ID].taken = true
 		}
+	case OpKeptOut:
+		for _, e := range r.Events {
+			if f.byID[e.ID] == nil {
+				f.broken(RuleRecords, e.ID, "it was kept out, and it was never written")
+				continue
+			}
+			f.byID[e.ID].kept, f.byID[e.ID].keptAt = r.Event, r.At
+		}
 	case OpCommit:
 		tx.commit = r.At
 	case OpCommitted, OpRolledBack, OpUnknown:
@@ -128,6 +143,11 @@ func (f *facts) arrangeOperators() {
 	for _, r := range f.Records {
 		if r.Op == OpClosed {
 			f.closed[r.Process] = r
+		}
+		if r.Op == OpExpired {
+			for _, e := range r.Events {
+				f.expiries[e.ID] = append(f.expiries[e.ID], r.At)
+			}
 		}
 		if r.Op != OpReplayed && r.Op != OpDeleted {
 			continue
@@ -160,7 +180,7 @@ func (f *facts) arrangeDeliveries() {
 			if open[c] != nil {
 				f.broken(RuleRecords, r.Event, "call %d of %s began twice", r.Call, r.Process)
 			}
-			d := &delivery{Target: Target{r.Event, r.Listener}, process: r.Process, begin: r.At, end: latest(r.At, f.faults.death(r.Process))}
+			d := &delivery{Target: Target{r.Event, r.Listener}, process: r.Process, ahead: r.Ahead, attempt: r.Attempt, begin: r.At, end: latest(r.At, f.faults.death(r.Process))}
 			open[c] = d
 			f.deliveries = append(f.deliveries, d)
 			f.to[d.Target] = append(f.to[d.Target], d)
@@ -178,7 +198,7 @@ func (f *facts) arrangeDeliveries() {
 
 func (f *facts) arrangeEvents() {
 	for _, e := range f.byID {
-		e.stands = f.Orders[e.tx.id] && !e.taken
+		e.stands = f.Orders[e.tx.id] && !e.taken && e.keptAt.IsZero()
 		f.events = append(f.events, e)
 	}
 	slices.SortFunc(f.events, func(x, y *event) int { return cmp.Compare(x.ID, y.ID) })

@@ -73,6 +73,16 @@ func (fs faults) during(process string, from, until time.Time, kinds ...string) 
 	return slices.ContainsFunc(fs[process], overlaps) || process != "" && slices.ContainsFunc(fs[""], overlaps)
 }
 
+// anywhere reports whether a fault of any process overlaps a time.
+func (fs faults) anywhere(from, until time.Time) bool {
+	for process := range fs {
+		if fs.during(process, from, until) {
+			return true
+		}
+	}
+	return false
+}
+
 // explains reports whether a fault explains that another delivery began at a time although there
 // was this delivery: the fault overlaps the time in which the outcome of this delivery was not in
 // the table.

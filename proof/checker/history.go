@@ -40,6 +40,12 @@ type Promise struct {
 	// Listeners are the names of the listeners of an event type. A type without an entry has a
 	// single listener, without a name.
 	Listeners map[string][]string
+	// Expires is how long after Occurred the events of a type may be delivered; a type without an entry
+	// does not expire. DropExpired is true when expired events are deleted.
+	Expires     map[string]time.Duration
+	DropExpired bool
+	// Endless are the event types that have endless attempts.
+	Endless map[string]bool
 	// Once are the event types whose effect happens exactly once.
 	Once map[string]bool
 	// DeletesDone is true with OnDone: Delete, and when rows were purged.

@@ -23,10 +23,12 @@ const (
 	OpClosed  Op = "closed"
 
 	// OpWrite: the transaction Tx is about to write Events. OpSavepoint: the transaction rolled
-	// Events back with a savepoint. OpCommit: the transaction is about to commit. OpCommitted,
+	// Events back with a savepoint. OpKeptOut: the transaction did not write Events, because the
+	// pending event Event has their unique key. OpCommit: the transaction is about to commit. OpCommitted,
 	// OpRolledBack and OpUnknown: how the transaction ended, as the writer sees it.
 	OpWrite      Op = "write"
 	OpSavepoint  Op = "savepoint rolled back"
+	OpKeptOut    Op = "kept out"
 	OpCommit     Op = "commit"
 	OpCommitted  Op = "committed"
 	OpRolledBack Op = "rolled back"
@@ -36,10 +38,22 @@ const (
 	OpBegan Op = "began"
 	OpEnded Op = "ended"
 
+	// OpPauses: the process has learned that Types are paused, and no other types.
+	OpPauses Op = "pauses"
+
+	// OpDraining: the process is about to drain; it delivers nothing but in a Drain. OpDrained: the
+	// Drain returned Drained, and Error or no error.
+	OpDraining Op = "draining"
+	OpDrained  Op = "drained"
+
 	// OpReplayed, OpDeleted: an operator has replayed or deleted the dead letters Events, which
 	// have the ids of their rows. At is a time before the call ended.
 	OpReplayed Op = "replayed"
 	OpDeleted  Op = "deleted"
+	// OpExpired: the rows of Events became DEAD as expired, or were deleted while they were pending,
+	// which is how an expired event is dropped and how OnDone: Delete ends an event that was
+	// delivered. At is a time before the statement ended.
+	OpExpired Op = "expired"
 
 	// OpSent: a client outside of the processes is about to send Request. OpHandled: the handler of a
 	// server begins to execute Request in the transaction Tx, which OpCommit, OpCommitted, OpRolledBack
@@ -59,6 +73,7 @@ const (
 	Done    = "done"
 	Failed  = "failed"
 	Later   = "later" // outbox.Defer
+	Paused  = "pause" // outbox.PauseFor
 	Buried  = "dead"  // outbox.Dead
 	Dropped = "cut"   // the context of the delivery ended
 )
@@ -88,9 +103,13 @@ type Record struct {
 	Listener string `json:"listener,omitempty"`
 	Attempt  int    `json:"attempt,omitempty"`
 	Call     int64  `json:"call,omitempty"`
-	Result   string `json:"result,omitempty"`
+	// Ahead is how far the process's clock is ahead of the system's when the delivery begins.
+	Ahead  time.Duration `json:"ahead,omitempty"`
+	Result string        `json:"result,omitempty"`
 
 	Request *Request `json:"request,omitempty"`
+	Types   []string `json:"types,omitempty"`
+	Drained *Drained `json:"drained,omitempty"`
 
 	Fault string    `json:"fault,omitempty"`
 	Until time.Time `json:"until,omitzero"`
@@ -106,6 +125,17 @@ type Event struct {
 	Seq int    `json:"seq,omitempty"`
 	// Delayed: the event becomes due later, and has no place in the order.
 	Delayed bool `json:"delayed,omitempty"`
+	// Occurred is OccurredAt, for events that expire.
+	Occurred time.Time `json:"occurred,omitzero"`
+	// Unique is the unique key of the event, or empty.
+	Unique string `json:"unique,omitempty"`
+}
+
+// Drained is the result of a Drain of at most Most events.
+type Drained struct {
+	Most   int `json:"most"`
+	Done   int `json:"done"`
+	Failed int `json:"failed"`
 }
 
 // Request is a request with an Idempotency-Key, and the answer.

@@ -36,6 +36,8 @@ type Report struct {
 	// that got an answer: Successes say that the request was done, Repeated of them with the header
 	// Idempotent-Replayed, and Refused are the answers 409 and 422.
 	Keys, Tries, Answers, Successes, Repeated, Refused int
+	// KeptOut are the events of standing transactions that a unique key kept out.
+	KeptOut int
 	// Replayed and Deleted are dead letters that operators replayed and deleted.
 	Replayed, Deleted int
 }
@@ -69,6 +71,9 @@ func (r Report) String() string {
 	fmt.Fprintf(&s, "%d duplicates, %d explained by faults (a random delivery would be with a chance of %.0f %%)\n",
 		r.Duplicates, r.Explained, 100*r.ChanceExplained)
 	fmt.Fprintf(&s, "%d rows DONE, %d DEAD, %d effects that happen once, %d replayed, %d deleted\n", r.Done, r.Dead, r.Effects, r.Replayed, r.Deleted)
+	if r.KeptOut > 0 {
+		fmt.Fprintf(&s, "%d events kept out by their unique keys\n", r.KeptOut)
+	}
 	if r.Keys > 0 {
 		fmt.Fprintf(&s, "%d keys of requests, sent %d times; %d answers: %d successes, %d of them repeated, %d refusals\n",
 			r.Keys, r.Tries, r.Answers, r.Successes, r.Repeated, r.Refused)

@@ -25,6 +25,17 @@ const (
 	RuleOperators     Rule = "operators"
 	RuleClosed        Rule = "closed"
 
+	// The rules of single kinds of events.
+	RuleExpires Rule = "expires"
+	RuleHeard   Rule = "heard"
+	RuleCounted Rule = "counted"
+	RulePaused  Rule = "paused"
+	RuleDrain   Rule = "drain"
+
+	// The rules of unique keys.
+	RuleUnique  Rule = "unique"
+	RuleKeptOut Rule = "kept-out"
+
 	// The rules of requests with keys.
 	RuleRequestOnce   Rule = "request-once"
 	RuleRequestAnswer Rule = "request-answer"
@@ -48,7 +59,7 @@ var Rules = []RuleText{
 	{RuleEnded, "At the end each row is DONE or DEAD, and without a lease, unless a DEAD event of its key blocks it."},
 	{RuleDelivered, "Each event of a transaction that stands was delivered, is DEAD, or was deleted by an operator: none is lost."},
 	{RuleDone, "A DONE row was delivered: its listener returned success."},
-	{RuleDead, "A DEAD row has its reason, and the reason holds: no attempts left, the listener's word, or no listener."},
+	{RuleDead, "A DEAD row has its reason, and the reason holds: no attempts left, the listener's word, or expired. An event with endless attempts has attempts left."},
 	{RuleAttempts, "No more than MaxAttempts deliveries of an event to a listener fail, not counting those whose outcome a fault may have kept from the table; a replay starts over."},
 	{RuleOnce, "An effect through Complete or the inbox stands exactly once for a delivered event, at most once for a DEAD one, and never for one that was rolled back."},
 	{RuleSubscriptions, "Each listener of an event succeeds or has its own DEAD row, and the failure of one does not repeat another that succeeded."},
@@ -59,6 +70,13 @@ var Rules = []RuleText{
 	{RuleOneProcess, "In single and ordered mode one process at a time delivers, unless a fault of the first one explains it."},
 	{RuleOperators, "A DEAD event that was replayed is delivered again, and one that was deleted has no row."},
 	{RuleClosed, "After Close no delivery begins; if Close returned no error, none was under way, and each success was stored."},
+	{RuleExpires, "No delivery of an event begins after the event has expired, by the clock of its process (up to a second later: the delivery may have been about to begin), and no event becomes DEAD as expired, or is dropped, before."},
+	{RuleHeard, "No event is DEAD for lack of a listener: each type of events has a listener in a process, which delivers them in the end."},
+	{RuleCounted, "An attempt is counted for a delivery that failed, and for no other: not for a delivery that deferred its event or paused its kind, and not in a process without a listener. A process that a fault of the run struck may count more. Events with several listeners, and events that operators replayed, are left out."},
+	{RulePaused, "A process that has learned that a type of events is paused begins no delivery of this type (up to a second later: the delivery may have been about to begin) until it has learned that the pause is over."},
+	{RuleDrain, "A process that only drains delivers nothing outside of a Drain, and in a Drain each event at most once and at most as many events as asked for. The result counts its successes, and no failure that it did not have."},
+	{RuleUnique, "Of the events of a type with the same unique key at most one is pending at a time, not counting the time after an operator replayed it."},
+	{RuleKeptOut, "A write that a unique key keeps out writes no event. The write returns the id of an event of the same type with that key, which stands and has not ended before the write began: that event is delivered for both."},
 	{RuleRequestOnce, "Of the executions of the requests with a key at most one stands, and exactly one if any of the requests was answered as done. An answer 409 without Idempotent-Replayed, an answer from 500 on, and no answer promise nothing."},
 	{RuleRequestAnswer, "All successful answers of a key have the status and the body of the execution that stands, and all but one at most have the header Idempotent-Replayed."},
 	{RuleRequestOther, "Two different requests with the same key are not both answered as done, and a request is answered 422 only if a different request has the key."},

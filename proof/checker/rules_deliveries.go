@@ -129,6 +129,9 @@ func (f *facts) checkAttempts() {
 		replays := slices.Concat(f.replays[t], f.replays[Target{Event: t.Event}])
 		slices.SortFunc(replays, time.Time.Compare)
 		failed := 0
+		if e := f.byID[t.Event]; e != nil && f.Promise.Endless[e.Type] {
+			continue
+		}
 		for _, d := range f.to[t] {
 			for len(replays) > 0 && !replays[0].After(d.begin) {
 				failed, replays = 0, replays[1:]
@@ -171,7 +174,7 @@ func (f *facts) checkOperators() {
 	for _, t := range inOrder(f.replays) {
 		last := slices.MaxFunc(f.replays[t], time.Time.Compare)
 		e := f.byID[t.Event]
-		if e == nil || f.deleted[t] || f.blocked(e) {
+		if e == nil || f.deleted[t] || f.blocked(e) || f.expiredAfter(e, last) {
 			continue
 		}
 		again := func(t Target) bool {

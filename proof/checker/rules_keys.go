@@ -115,7 +115,7 @@ func (k *orderOfKey) settled(e *event) bool {
 
 // passed reports whether the key may go on without the event.
 func (k *orderOfKey) passed(e *event) bool {
-	return k.f.Promise.SkipDead && (k.f.dead(e) || k.f.intervened(e)) || k.f.deleted[Target{Event: e.ID}] ||
+	return k.f.Promise.SkipDead && (k.f.dead(e) || k.f.intervened(e)) || k.f.deleted[Target{Event: e.ID}] || k.f.dropped(e) ||
 		slices.ContainsFunc(k.f.targets(e), func(t Target) bool { return k.f.deleted[t] })
 }
 

@@ -65,6 +65,8 @@ func (f *facts) fate(id string) string {
 		return "was never written"
 	case e.taken:
 		return "was taken back by a savepoint"
+	case !e.keptAt.IsZero():
+		return "was kept out by " + e.kept
 	default:
 		return "was rolled back with transaction " + e.tx.id
 	}
@@ -83,7 +85,12 @@ func (f *facts) checkDead(t Target, row Row) {
 	case row.LastError == "":
 		f.broken(RuleDead, t.Event, "the row of %v is DEAD without a reason", t)
 	case f.Promise.Spoils && strings.Contains(row.LastError, "attempts is no number"):
-	case said, row.Attempts >= f.Promise.MaxAttempts, strings.Contains(row.LastError, "unroutable"):
+	case strings.HasPrefix(row.LastError, "expired"): // see checkExpires
+	case strings.Contains(row.LastError, "unroutable"):
+		f.broken(RuleHeard, t.Event, "the row of %v is DEAD: %s", t, row.LastError)
+	case f.Promise.Endless[f.byID[t.Event].Type] && !said:
+		f.broken(RuleDead, t.Event, "the row of %v is DEAD, and its attempts are endless: %s", t, row.LastError)
+	case said, row.Attempts >= f.Promise.MaxAttempts:
 	case row.Attempts >= f.Promise.MaxAttempts-1 && strings.Contains(row.LastError, "no attempts left"):
 		// Without leases the first death is not counted.
 	default:
@@ -128,6 +135,9 @@ func (f *facts) checkDone(e *event) {
 
 // checkGone checks an event without a row.
 func (f *facts) checkGone(e *event) {
+	if f.dropped(e) {
+		return
+	}
 	switch without := f.undelivered(e); {
 	case len(without) > 0:
 		f.broken(RuleDelivered, e.ID, "transaction %s stands; there is no row, and no success for %v", e.tx.id, without)

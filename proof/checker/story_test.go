@@ -13,25 +13,31 @@ import (
 const (
 	lease = 100 * time.Millisecond
 	step  = time.Millisecond
+
+	expires = time.Minute
 )
 
 // story builds a history record by record. The first letter of an event's id says what it
 // is: e has one listener; m has two, mail and stock; o has an effect that happens once;
-// k1, k2 … are the events of one key, and k1-late is delayed.
+// k1, k2 … are the events of one key, and k1-late is delayed; u1, u2 … have the same unique key;
+// x1, x2 … are the events of one key, and expire after the time expires; n has endless attempts.
 type story struct {
 	h    checker.History
 	now  time.Time
 	call int64
 	open map[string][]checker.Record // deliveries under way, by process and target
+	// failed are the attempts of each target.
+	failed map[string]int
 }
 
 // tell begins a story in a mode.
 func tell(mode string) *story {
 	return &story{
-		now: time.Unix(1_700_000_000, 0), open: map[string][]checker.Record{},
+		now: time.Unix(1_700_000_000, 0), open: map[string][]checker.Record{}, failed: map[string]int{},
 		h: checker.History{
 			Promise: checker.Promise{
 				Mode: mode, MaxAttempts: 3, Lease: lease,
+				Expires: map[string]time.Duration{"x": expires}, Endless: map[string]bool{"n": true},
 				Listeners: map[string][]string{"m": {"mail", "stock"}}, Once: map[string]bool{"o": true},
 			},
 			Orders: map[string]bool{}, Rows: map[checker.Target]checker.Row{}, Effects: map[checker.Target]int{},
@@ -50,6 +56,12 @@ func events(ids []string) (events []checker.Event) {
 		e := checker.Event{ID: id, Type: id[:1]}
 		if e.Type == "k" {
 			e.Key, e.Seq, e.Delayed = "k", int(id[1]-'0'), strings.HasSuffix(id, "-late")
+		}
+		if e.Type == "x" {
+			e.Key, e.Seq = "x", int(id[1]-'0')
+		}
+		if e.Type == "u" {
+			e.Unique = "u"
 		}
 		events = append(events, e)
 	}
@@ -72,12 +84,24 @@ func (s *story) wait(d time.Duration) *story {
 
 // write writes events in a transaction that goes on.
 func (s *story) write(tx string, ids ...string) *story {
-	return s.add(checker.Record{Process: "w", Op: checker.OpWrite, Tx: tx, Events: events(ids)})
+	written := events(ids)
+	for i := range written {
+		if written[i].Type == "x" {
+			written[i].Occurred = s.now
+		}
+	}
+	return s.add(checker.Record{Process: "w", Op: checker.OpWrite, Tx: tx, Events: written})
 }
 
 // ended ends a transaction, as its writer sees it.
 func (s *story) ended(tx string, op checker.Op) *story {
 	return s.add(checker.Record{Process: "w", Op: op, Tx: tx})
+}
+
+// keptOut is a transaction that commits, and whose event another event keeps out.
+func (s *story) keptOut(tx, id, by string) *story {
+	return s.write(tx, id).add(checker.Record{Process: "w", Op: checker.OpKeptOut, Tx: tx, Events: events([]string{id}), Event: by}).
+		ended(tx, checker.OpCommit).ended(tx, checker.OpCommitted).stands(tx)
 }
 
 // stands puts the order's row into the table, and the events' rows as DONE.
@@ -95,6 +119,12 @@ func (s *story) stands(tx string, ids ...string) *story {
 // commit is a transaction that commits, and whose events are DONE at the end.
 func (s *story) commit(tx string, ids ...string) *story {
 	return s.write(tx, ids...).ended(tx, checker.OpCommit).ended(tx, checker.OpCommitted).stands(tx, ids...)
+}
+
+// expired is an event whose row becomes DEAD as expired.
+func (s *story) expired(id string) *story {
+	return s.add(checker.Record{Process: "database", Op: checker.OpExpired, Events: rows([]string{id})}).
+		row(id, checker.Row{Status: "DEAD", LastError: "expired: not delivered within 1m0s after it occurred"})
 }
 
 func (s *story) row(to string, row checker.Row) *story {
@@ -120,9 +150,15 @@ func (s *story) effects(to string, n int) *story {
 func (s *story) begin(process, to string) *story {
 	s.call++
 	t := target(to)
-	r := checker.Record{Process: process, Op: checker.OpBegan, Event: t.Event, Listener: t.Listener, Call: s.call}
+	r := checker.Record{Process: process, Op: checker.OpBegan, Event: t.Event, Listener: t.Listener, Call: s.call, Attempt: s.failed[to]}
 	s.open[process+" "+to] = append(s.open[process+" "+to], r)
 	return s.add(r)
+}
+
+// counts adds attempts to a target for which there was no delivery.
+func (s *story) counts(to string, n int) *story {
+	s.failed[to] += n
+	return s
 }
 
 func (s *story) end(process, to, result string) *story {
@@ -130,6 +166,9 @@ func (s *story) end(process, to, result string) *story {
 	r := open[0]
 	s.open[process+" "+to] = open[1:]
 	r.Op, r.Result, r.At = checker.OpEnded, result, time.Time{}
+	if result == checker.Failed {
+		s.failed[to]++
+	}
 	return s.add(r)
 }
 
@@ -160,6 +199,20 @@ func (s *story) fault(kind, process string, d time.Duration) *story {
 	s.add(checker.Record{Process: process, Op: checker.OpFault, Fault: kind, At: from, Until: from.Add(d)})
 	s.now = from
 	return s
+}
+
+// pauses is what a process has learned of the types that are paused.
+func (s *story) pauses(process string, types ...string) *story {
+	return s.add(checker.Record{Process: process, Op: checker.OpPauses, Types: types})
+}
+
+func (s *story) draining(process string) *story {
+	return s.add(checker.Record{Process: process, Op: checker.OpDraining})
+}
+
+// drained ends a Drain of at most three events.
+func (s *story) drained(process string, done, failed int) *story {
+	return s.add(checker.Record{Process: process, Op: checker.OpDrained, Drained: &checker.Drained{Most: 3, Done: done, Failed: failed}})
 }
 
 func (s *story) closed(process, err string) *story {

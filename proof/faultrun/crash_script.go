@@ -196,5 +196,6 @@ func (n *node) stepOrder(ctx context.Context, id string, step crashStep, tx tran
 	for i := range envs {
 		envs[i].DeliverAfter = step.delay
 	}
-	return events, tx.Write(ctx, envs)
+	_, err = tx.Write(ctx, envs)
+	return events, err
 }

@@ -22,14 +22,29 @@ var calls atomic.Int64
 func (n *node) listeners() []outbox.Binding {
 	bindings := []outbox.Binding{
 		on(Plain, outbox.ListenerFunc(n.plain(""))),
+		on(Once, outbox.ListenerFunc(n.plain(""))),
+		on(Brief, outbox.ListenerFunc(n.plain("")), outbox.Rules{Expires: n.Expires, DropExpired: n.DropExpired}),
+		on(Down, outbox.ListenerFunc(n.plain(""))),
+		on(Endless, outbox.ListenerFunc(n.plain("")), n.endless()),
 		on(Ledger, n.recorded("", n.handle())),
 		on(Inbox, outbox.ListenerFunc(n.inbox)),
 		on(Batch, outbox.BatchListener(outbox.BatchOptions{Size: 20, Wait: 2 * time.Millisecond}, n.batch)),
+	}
+	if !n.Deaf {
+		bindings = append(bindings, on(Rare, outbox.ListenerFunc(n.plain(""))))
 	}
 	for _, name := range Names {
 		bindings = append(bindings, on(Many, outbox.ListenerFunc(n.plain(name)), outbox.Named(name)))
 	}
 	return bindings
+}
+
+// endless are the rules of events of type [Endless]. In order there is one attempt, and no such event.
+func (s Spec) endless() outbox.Rules {
+	if s.Mode == "ordered" {
+		return outbox.Rules{}
+	}
+	return outbox.Rules{MaxAttempts: outbox.Endless}
 }
 
 func on(event outbox.EventType, l outbox.Listener, opts ...outbox.BindingOption) outbox.Binding {
@@ -50,10 +65,12 @@ func (n *node) result(env outbox.Envelope, listener string) string {
 		return n.crash.result(env, listener)
 	}
 	switch c := n.chance(env.EventID, listener, env.Attempts); {
-	case c < n.Fail:
+	case c < n.Fail, env.EventType == Endless && c < 80:
 		return checker.Failed
 	case c < n.Fail+n.Later && n.chance("later", env.EventID, time.Now().UnixNano()) < 50:
 		return checker.Later
+	case env.EventType == Down && n.chance("down", env.EventID, time.Now().UnixNano()) < n.Down:
+		return checker.Paused
 	case c >= 100-n.Bury:
 		return checker.Buried
 	default:
@@ -63,7 +80,7 @@ func (n *node) result(env outbox.Envelope, listener string) string {
 
 // begin records the beginning of a delivery.
 func (n *node) begin(env outbox.Envelope, listener string) checker.Record {
-	r := checker.Record{Op: checker.OpBegan, Event: env.EventID, Listener: listener, Attempt: env.Attempts, Call: calls.Add(1)}
+	r := checker.Record{Op: checker.OpBegan, Event: env.EventID, Listener: listener, Attempt: env.Attempts, Call: calls.Add(1), Ahead: time.Duration(n.offset.Load())}
 	n.log.Add(r)
 	return r
 }
@@ -116,6 +133,8 @@ func (n *node) answer(env outbox.Envelope, result string) error {
 	switch result {
 	case checker.Later:
 		return outbox.Defer(5 * time.Millisecond)
+	case checker.Paused:
+		return outbox.PauseFor(n.PauseFor, errListener)
 	case checker.Buried:
 		return outbox.Dead(errors.New("the listener gave it up"))
 	case checker.Done:

@@ -64,7 +64,7 @@ func Main() {
 	crash := newCrasher(spec, log)
 	n := &node{Spec: spec, log: log, pools: open(spec, crash), crash: crash}
 	go n.obey(finish)
-	if !n.build(ctx) || !again(ctx, func() error { return n.ob.Start(ctx) }) {
+	if !n.build(ctx) || n.Drains == 0 && !again(ctx, func() error { return n.ob.Start(ctx) }) {
 		return // terminated before it has started
 	}
 	n.log.Add(checker.Record{Op: checker.OpStarted})
@@ -73,7 +73,10 @@ func Main() {
 	if n.Replay {
 		go n.replay(ctx)
 	}
-	var writers sync.WaitGroup
+	var writers, drains sync.WaitGroup
+	if n.Drains > 0 {
+		drains.Go(func() { n.drain(ctx) })
+	}
 	for i, adapter := range n.Writers {
 		writers.Go(func() { n.write(writing, fmt.Sprintf("%s-%d", n.Process, i), n.via(adapter)) })
 	}
@@ -85,11 +88,26 @@ func Main() {
 	fmt.Println(Written)
 	<-ctx.Done()
 	shutDown()
+	drains.Wait()
 	closed := checker.Record{Op: checker.OpClosed}
 	if err := n.ob.Close(context.Background()); err != nil {
 		closed.Error = err.Error()
 	}
 	n.log.Add(closed)
+}
+
+// drain drains again and again, until ctx ends.
+func (n *node) drain(ctx context.Context) {
+	for i := 0; ctx.Err() == nil; i++ {
+		n.log.Add(checker.Record{Op: checker.OpDraining})
+		got, err := n.ob.Drain(ctx, n.Drains)
+		r := checker.Record{Op: checker.OpDrained, Drained: &checker.Drained{Most: n.Drains, Done: got.Done, Failed: got.Failed}}
+		if err != nil {
+			r.Error = err.Error()
+		}
+		n.log.Add(r)
+		pause(ctx, time.Duration(20+n.chance("drain", n.Process, i))*time.Millisecond)
+	}
 }
 
 // build makes the outbox. build reports false when ctx ends first.
@@ -106,9 +124,9 @@ func (n *node) build(ctx context.Context) bool {
 	}
 	n.box = newInbox(n.Driver)
 	cfg := outbox.Config{
-		DB: n.pools.db, Store: ownIDs{store, n.Spec}, Mode: n.mode(), Purge: n.purge(), Notifier: n.notifier(),
+		DB: n.pools.db, Store: &ownIDs{Store: store, n: n}, Mode: n.mode(), Purge: n.purge(), Notifier: n.notifier(),
 		RetryPolicy: outbox.ExponentialBackoff(5*time.Millisecond, 50*time.Millisecond),
-		Clock:       outbox.ClockFunc(func() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }),
+		Clock:       outbox.ClockFunc(n.clock),
 		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	n.crash.configure(&cfg)
@@ -118,6 +136,9 @@ func (n *node) build(ctx context.Context) bool {
 	n.orders = n.handler()
 	return true
 }
+
+// clock is the clock of the process.
+func (n *node) clock() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }
 
 // again calls fn until fn succeeds: the database may be away. again reports false when ctx ends
 // first.
@@ -151,6 +172,9 @@ func detect(ctx context.Context, db *sql.DB, spec Spec) (*sqlstore.Store, error)
 	var options []sqlstore.Option
 	if spec.Mode == "by-key" {
 		options = append(options, sqlstore.WithKeyIndex())
+	}
+	if spec.Unique > 0 {
+		options = append(options, sqlstore.WithUniqueIndex())
 	}
 	if spec.Tenants {
 		options = append(options, sqlstore.WithTenantIndex())

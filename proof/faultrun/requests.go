@@ -88,7 +88,7 @@ func (n *node) execute(r *http.Request) error {
 	if n.crash != nil {
 		_, err = n.stepOrder(r.Context(), id, crashStep{types: []string{Plain}}, sqlTx{n, tx})
 	} else {
-		_, err = n.order(r.Context(), id, sqlTx{n, tx})
+		err = n.orderWithOnce(r.Context(), id, sqlTx{n, tx})
 	}
 	if err != nil {
 		return err
@@ -98,6 +98,14 @@ func (n *node) execute(r *http.Request) error {
 	}
 	n.log.Add(checker.Record{Op: checker.OpCommit, Tx: id})
 	return nil
+}
+
+func (n *node) orderWithOnce(ctx context.Context, id string, tx transaction) error {
+	events, err := n.order(ctx, id, tx)
+	if err != nil {
+		return err
+	}
+	return n.once(ctx, id, "", tx, events[0])
 }
 
 // shuttingDown is how long requests have to end when the process ends.

@@ -68,6 +68,24 @@ type Spec struct {
 	// RollBack is how many transactions in a hundred are rolled back; as many have a savepoint that
 	// is rolled back. Delay is how many events in a hundred are delayed.
 	RollBack, Delay int
+	// Unique is how many transactions in a hundred write events with one of a few unique keys, which
+	// all processes of a run have in common.
+	Unique int
+	// Seldom is how many events in a hundred are of the types of [Spec.seldom].
+	Seldom int
+	// Expires and DropExpired are the rules of events of type [Brief]; zero: there are no such events.
+	Expires     time.Duration
+	DropExpired bool
+	// Endless: there are events of type [Endless].
+	Endless bool
+	// Rare: there are events of type [Rare]. Deaf: this process has no listener for them.
+	Rare, Deaf bool
+	// PauseFor: there are events of type [Down], and Down deliveries of them in a hundred pause the type
+	// for that time.
+	PauseFor time.Duration
+	Down     int
+	// Drains: the process is not started. It drains again and again, so many events at most.
+	Drains int
 	// Abroad is how many transactions in a hundred write their events while the names of their
 	// session resolve elsewhere: to a schema with another table of that name (PostgreSQL), or to a
 	// database without such a table (MySQL).
@@ -114,12 +132,24 @@ const (
 	Many = "Many"
 	// Batch has a batch listener.
 	Batch = "Batch"
+	// Once has a single listener, and each event has a unique key.
+	Once = "Once"
+	// Brief has a single listener, and its events expire.
+	Brief = "Brief"
+	// Endless has a single listener, which fails often, and endless attempts.
+	Endless = "Endless"
+	// Rare has a single listener, which some processes do not have.
+	Rare = "Rare"
+	// Down has a single listener, whose receiver is down at times.
+	Down = "Down"
 )
 
-// Types are all types of events, and Names the listeners of an event of type [Many].
+// Types are the types that most events have, Seldom the other types, and Names the listeners of an
+// event of type [Many].
 var (
-	Types = []string{Plain, Ledger, Inbox, Many, Batch}
-	Names = []string{"mail", "search", "stock"}
+	Types  = []string{Plain, Ledger, Inbox, Many, Batch}
+	Seldom = []string{Once, Brief, Endless, Rare, Down}
+	Names  = []string{"mail", "search", "stock"}
 )
 
 // Promise is the promise that processes of this spec make together.
@@ -129,7 +159,26 @@ func (s Spec) Promise() checker.Promise {
 		DeletesDone: s.DeleteDone || s.Purge > 0, SkipDead: s.SkipDead, Spoils: s.Spoil > 0,
 		Listeners: map[string][]string{Many: Names},
 		Once:      map[string]bool{Ledger: true, Inbox: true},
+		Expires:   map[string]time.Duration{Brief: s.Expires}, DropExpired: s.DropExpired,
+		Endless: map[string]bool{Endless: true},
 	}
+}
+
+// seldom are the types of events of which a run has a few.
+func (s Spec) seldom() (types []string) {
+	if s.Expires > 0 {
+		types = append(types, Brief)
+	}
+	if s.Endless {
+		types = append(types, Endless)
+	}
+	if s.Rare {
+		types = append(types, Rare)
+	}
+	if s.PauseFor > 0 {
+		types = append(types, Down)
+	}
+	return types
 }
 
 func (s Spec) variable() string {

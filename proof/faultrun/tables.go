@@ -25,8 +25,9 @@ var tables = []string{
 	"INSERT INTO fault_watch VALUES (0)",
 	// A row for each effect of a listener; nothing prevents a second row for the same effect.
 	"CREATE TABLE fault_effects (event VARCHAR(64) NOT NULL, listener VARCHAR(64) NOT NULL)",
-	// A row for each time a DEAD row was deleted, by an operator or the purger, or replayed. did is
-	// a checker.Op.
+	// A row for each time a DEAD row was deleted, by an operator or the purger, or replayed, and for
+	// each time a row of type Brief became DEAD as expired or was deleted while it was pending. did
+	// is a checker.Op.
 	"CREATE TABLE fault_dead (event VARCHAR(64) NOT NULL, did VARCHAR(16) NOT NULL, at BIGINT NOT NULL)",
 }
 
@@ -37,6 +38,8 @@ func triggers(d inbox.Dialect) (statements []string) {
 	for _, t := range []struct{ name, on, when, returned, did string }{
 		{"fault_deleted", "DELETE", "OLD.status = 3", "OLD", string(checker.OpDeleted)},
 		{"fault_replayed", "UPDATE", "OLD.status = 3 AND NEW.status IN (0, 2)", "NEW", string(checker.OpReplayed)},
+		{"fault_expired", "UPDATE", "OLD.event_type = '" + Brief + "' AND NEW.status = 3 AND NEW.last_error LIKE 'expired%'", "NEW", string(checker.OpExpired)},
+		{"fault_dropped", "DELETE", "OLD.event_type = '" + Brief + "' AND OLD.status IN (0, 2)", "OLD", string(checker.OpExpired)},
 	} {
 		create := fmt.Sprintf("CREATE TRIGGER %s BEFORE %s ON outbox_event FOR EACH ROW ", t.name, t.on)
 		insert := fmt.Sprintf("INSERT INTO fault_dead SELECT OLD.event_id, '%s', ", t.did)

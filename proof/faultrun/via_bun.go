@@ -60,7 +60,6 @@ func (t bunTx) Number(ctx context.Context, query string) (number int, err error)
 	return number, t.tx.QueryRowContext(ctx, query).Scan(&number)
 }
 
-func (t bunTx) Write(ctx context.Context, envs []outbox.Envelope) error {
-	_, err := t.adapter.WriteAll(ctx, t.tx, envs)
-	return err
+func (t bunTx) Write(ctx context.Context, envs []outbox.Envelope) ([]string, error) {
+	return t.adapter.WriteAll(ctx, t.tx, envs)
 }

@@ -63,7 +63,6 @@ func (t gormTx) Number(ctx context.Context, query string) (number int, err error
 	return number, t.tx.WithContext(ctx).Raw(query).Row().Scan(&number)
 }
 
-func (t gormTx) Write(ctx context.Context, envs []outbox.Envelope) error {
-	_, err := t.adapter.WriteAll(ctx, t.tx, envs)
-	return err
+func (t gormTx) Write(ctx context.Context, envs []outbox.Envelope) ([]string, error) {
+	return t.adapter.WriteAll(ctx, t.tx, envs)
 }

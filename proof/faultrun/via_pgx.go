@@ -59,16 +59,17 @@ func (t pgxTx) Number(ctx context.Context, query string) (number int, err error)
 	return number, t.tx.QueryRow(ctx, query).Scan(&number)
 }
 
-func (t pgxTx) Write(ctx context.Context, envs []outbox.Envelope) error {
-	if !t.batch {
-		_, err := t.adapter.WriteAll(ctx, t.tx, envs)
-		return err
+func (t pgxTx) Write(ctx context.Context, envs []outbox.Envelope) ([]string, error) {
+	if !t.batch || envs[0].UniqueKey != "" { // Queue refuses unique keys
+		return t.adapter.WriteAll(ctx, t.tx, envs)
 	}
 	var batch pgx.Batch
-	for _, env := range envs {
-		if _, err := t.adapter.Queue(ctx, &batch, env); err != nil {
-			return err
+	ids := make([]string, len(envs))
+	for i, env := range envs {
+		var err error
+		if ids[i], err = t.adapter.Queue(ctx, &batch, env); err != nil {
+			return nil, err
 		}
 	}
-	return t.tx.SendBatch(ctx, &batch).Close()
+	return ids, t.tx.SendBatch(ctx, &batch).Close()
 }

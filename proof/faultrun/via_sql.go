@@ -29,9 +29,8 @@ func (t sqlTx) Number(ctx context.Context, query string) (number int, err error)
 	return number, t.tx.QueryRowContext(ctx, query).Scan(&number)
 }
 
-func (t sqlTx) Write(ctx context.Context, envs []outbox.Envelope) error {
-	_, err := t.n.adapter.WriteAll(ctx, t.tx, envs)
-	return err
+func (t sqlTx) Write(ctx context.Context, envs []outbox.Envelope) ([]string, error) {
+	return t.n.adapter.WriteAll(ctx, t.tx, envs)
 }
 
 // viaRaw writes in transactions and savepoints that the application begins and ends.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/outboxkit/outbox-go/inbox"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 	"github.com/outboxkit/outbox-go/proof/checker"
 )
 
@@ -23,7 +22,9 @@ type writes interface {
 type transaction interface {
 	Exec(ctx context.Context, query string) error
 	Number(ctx context.Context, query string) (int, error)
-	Write(ctx context.Context, envs []outbox.Envelope) error
+	// Write writes events, and returns their ids in order: instead of an event that its unique key
+	// keeps out, the id of the event that has the key.
+	Write(ctx context.Context, envs []outbox.Envelope) ([]string, error)
 }
 
 // write makes a writer's transactions.
@@ -51,6 +52,9 @@ func (n *node) transact(id string, w writes) {
 			if err := n.inSavepoint(ctx, id, w, events[0]); err != nil {
 				return err
 			}
+		}
+		if err := n.once(ctx, id, "", tx, events[0]); err != nil {
+			return err
 		}
 		if rollBack {
 			return errRolledBack
@@ -86,36 +90,91 @@ func (n *node) order(ctx context.Context, id string, tx transaction) ([]checker.
 	if err := tx.Exec(ctx, quoted("INSERT INTO fault_orders VALUES ('%s')", id)); err != nil {
 		return nil, err
 	}
-	events := make([]checker.Event, 1+n.chance("events", id)%3)
+	events, occurred := make([]checker.Event, 1+n.chance("events", id)%3), false
 	for i := range events {
 		events[i] = checker.Event{
-			ID: fmt.Sprintf("%s-%d", id, i), Type: Types[n.chance("type", id, i)%len(Types)],
+			ID: fmt.Sprintf("%s-%d", id, i), Type: n.typeOf(id, i),
 			Key: key, Seq: 10*number + i, Delayed: n.chance("delay", id, i) < n.Delay,
+		}
+		if events[i].Type == Brief {
+			occurred, events[i].Delayed = true, n.chance("delay", id, i) < 40
+		}
+	}
+	if now := n.clock().UTC().Truncate(time.Microsecond); occurred {
+		for i := range events {
+			events[i].Occurred = now
 		}
 	}
 	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: events})
-	if err := n.writeFrom(ctx, id, tx, events); err != nil || n.chance("spoil", id) >= n.Spoil {
+	if _, err := n.writeFrom(ctx, id, tx, events); err != nil || n.chance("spoil", id) >= n.Spoil {
 		return events, err
 	}
 	return events, tx.Exec(ctx, quoted("UPDATE outbox_event SET attempts = -7 WHERE event_id = '%s'", events[0].ID))
 }
 
+// typeOf is the type of an event.
+func (n *node) typeOf(id string, i int) string {
+	types := n.seldom()
+	if len(types) == 0 || n.chance("seldom", id, i) >= n.Seldom {
+		types = Types
+	}
+	return types[n.chance("type", id, i)%len(types)]
+}
+
+// once writes events with unique keys: sometimes one event, sometimes two, perhaps with the same key.
+// The same transaction uses the same keys in and after its savepoint, and the keys in order, so that
+// two transactions do not wait for each other.
+func (n *node) once(ctx context.Context, id, where string, tx transaction, like checker.Event) error {
+	if n.chance("unique", id) >= n.Unique {
+		return nil
+	}
+	events := make([]checker.Event, 1+n.chance("uniques", id)%2)
+	key := n.chance("unique key", id) % uniqueKeys
+	for i := range events {
+		events[i] = checker.Event{
+			ID: fmt.Sprintf("%s%s-u%d", id, where, i), Type: Once, Key: like.Key, Seq: like.Seq + 6 + i,
+			Unique: fmt.Sprintf("u%d", key), Delayed: n.chance("delay unique", id, i) < 70,
+		}
+		if key+1 < uniqueKeys {
+			key += n.chance("next key", id) % 2
+		}
+	}
+	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: events})
+	ids, err := n.writeFrom(ctx, id, tx, events)
+	if err != nil {
+		return err
+	}
+	for i, e := range events {
+		if ids[i] != e.ID {
+			n.log.Add(checker.Record{Op: checker.OpKeptOut, Tx: id, Events: events[i : i+1], Event: ids[i]})
+		}
+	}
+	if where == "" {
+		return nil
+	}
+	n.log.Add(checker.Record{Op: checker.OpSavepoint, Tx: id, Events: events})
+	return nil
+}
+
+// uniqueKeys is how many unique keys the events of a run have.
+const uniqueKeys = 3
+
 // writeFrom writes events, sometimes in a session whose names resolve elsewhere.
-func (n *node) writeFrom(ctx context.Context, id string, tx transaction, events []checker.Event) error {
+func (n *node) writeFrom(ctx context.Context, id string, tx transaction, events []checker.Event) (ids []string, err error) {
 	leave, back := n.abroad()
 	if leave == "" || n.chance("abroad", id) >= n.Abroad {
 		return tx.Write(ctx, n.envelopes(events))
 	}
 	for _, step := range []func() error{
 		func() error { return tx.Exec(ctx, leave) },
-		func() error { return tx.Write(ctx, n.envelopes(events)) },
+		func() (err error) { ids, err = tx.Write(ctx, n.envelopes(events)); return err },
 		func() error { return tx.Exec(ctx, back) },
 	} {
 		if err := step(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return ids, nil
 }
 
 // abroad are the statements that change how the names of a session resolve, and that change it
@@ -136,7 +195,10 @@ func (n *node) inSavepoint(ctx context.Context, id string, w writes, like checke
 	taken := []checker.Event{{ID: id + "-taken", Type: Plain, Key: like.Key, Seq: like.Seq + 5}}
 	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: taken})
 	err := w.InTx(ctx, func(ctx context.Context, tx transaction) error {
-		if err := tx.Write(ctx, n.envelopes(taken)); err != nil {
+		if _, err := tx.Write(ctx, n.envelopes(taken)); err != nil {
+			return err
+		}
+		if err := n.once(ctx, id, "-taken", tx, taken[0]); err != nil {
 			return err
 		}
 		return errRolledBack
@@ -152,35 +214,18 @@ func (n *node) inSavepoint(ctx context.Context, id string, w writes, like checke
 // request. No log, and no row's last_error, may have them.
 var Secrets = []string{"payload-54321-secret", "header-54321-secret", "tenant-54321-secret", "key-54321-secret"}
 
-// ownIDs is a store to which half of the events seem to have ids of the outbox's own: the ledger knows
-// an event before it is written, so each event gets its id from the writer, and the statement for ids
-// that are surely new would not run.
-type ownIDs struct {
-	*sqlstore.Store
-	spec Spec
-}
-
-// InsertOnce implements [outbox.Store].
-func (s ownIDs) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) ([]string, error) {
-	if s.spec.chance("own ids", envs[0].EventID) < 50 {
-		return s.Store.InsertOnce(ctx, tx, envs, lease, due)
-	}
-	ids := make([]string, len(envs))
-	for i := range envs {
-		ids[i] = envs[i].EventID
-	}
-	return ids, s.Insert(ctx, tx, envs, lease, due)
-}
-
 func (n *node) envelopes(events []checker.Event) []outbox.Envelope {
 	envs := make([]outbox.Envelope, len(events))
 	for i, e := range events {
 		envs[i] = outbox.Envelope{
 			EventID: e.ID, EventType: outbox.EventType(e.Type), AggregateType: "Thing", AggregateID: e.Key,
-			Payload: outbox.JSON(map[string]any{"key": e.Key, "seq": e.Seq, "secret": Secrets[0]}),
-			Headers: map[string]string{"secret": Secrets[1]}, TenantID: Secrets[2] + "-" + e.Key,
+			Payload:    outbox.JSON(map[string]any{"key": e.Key, "seq": e.Seq, "secret": Secrets[0]}),
+			OccurredAt: e.Occurred, Headers: map[string]string{"secret": Secrets[1]}, TenantID: Secrets[2] + "-" + e.Key, UniqueKey: e.Unique,
 		}
-		if e.Delayed {
+		switch {
+		case e.Delayed && e.Type == Brief: // half of them expire before they are due
+			envs[i].DeliverAfter = n.Expires * time.Duration(1+n.chance("delayed", e.ID)) / 40
+		case e.Delayed:
 			envs[i].DeliverAfter = time.Duration(1+n.chance("delayed", e.ID)*5) * time.Millisecond
 		}
 	}

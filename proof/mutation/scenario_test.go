@@ -52,6 +52,21 @@ var (
 	two      = scenario{"two processes", spec("multi", func(s *faultrun.Spec) { s.Slow, s.Lease = 100*time.Millisecond, 0 }), 2, nil}
 	byKey    = scenario{"two processes, by key", spec("by-key", func(s *faultrun.Spec) { s.MaxAttempts = 50 }), 2, nil}
 
+	unique = scenario{"two processes write events with unique keys", spec("multi", func(s *faultrun.Spec) {
+		s.Unique, s.Fail = 80, 20
+	}), 2, nil}
+	expiring = scenario{"events expire, others have endless attempts", spec("multi", func(s *faultrun.Spec) {
+		s.Seldom, s.Expires, s.Endless = 60, 2*time.Second, true
+	}), 2, nil}
+	deaf = scenario{"two processes, one of them without a listener for some events", spec("multi", func(s *faultrun.Spec) {
+		s.Seldom, s.Rare, s.Later = 60, true, 10
+	}), 2, nil}
+	pausing = scenario{"a listener pauses its kind of event", spec("multi", func(s *faultrun.Spec) {
+		s.Seldom, s.PauseFor, s.Down, s.Fail, s.Pace = 60, 3*time.Second, 20, 20, 50*time.Millisecond
+	}), 2, nil}
+	draining    = scenario{"two processes drain", spec("multi", func(s *faultrun.Spec) { s.Drains = 5 }), 2, nil}
+	drainingAll = scenario{"two processes drain all that is due", spec("multi", func(s *faultrun.Spec) { s.Drains, s.Slow = 200, 60*time.Millisecond }), 2, nil}
+
 	inTurn = scenario{"two processes, tenants in turn", spec("multi", func(s *faultrun.Spec) {
 		s.Slow, s.Lease, s.Tenants = 100*time.Millisecond, 0, true
 	}), 2, nil}
@@ -178,6 +193,7 @@ func (l *lab) harmRequests(harm faultrun.Harm, d time.Duration) {
 
 func (l *lab) start(process string) {
 	l.spec.Process = process
+	l.spec.Deaf = l.spec.Rare && len(l.processes) == 0
 	p, err := l.run.Start(l.spec)
 	require.NoError(l.t, err)
 	l.processes = append(l.processes, p)

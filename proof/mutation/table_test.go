@@ -144,6 +144,62 @@ var mutations = []mutation{
 		"\tgroup, again, refused = c.inTurn(group)\n", "\tgroup, again, refused = c.inTurn(group)\n\tif isClosed(c.engine.(*dispatcher).quit) {\n\t\tc.pending.Add(-int64(len(group)))\n\t\treturn nil, nil, nil\n\t}\n", closing, checker.RuleClosed,
 	},
 	{
+		"events that have expired are delivered", "outbox/deliver.go",
+		"return rules.Expires > 0 &&", "return false &&", expiring, checker.RuleExpires,
+	},
+	{
+		"events expire after half of their time", "outbox/deliver.go",
+		"Sub(dl.env.OccurredAt) > rules.Expires", "Sub(dl.env.OccurredAt) > rules.Expires/2", expiring, checker.RuleExpires,
+	},
+	{
+		"endless attempts have an end", "outbox/rules.go",
+		"return r.MaxAttempts != Endless && attempts+1 >= r.MaxAttempts", "return attempts+1 >= max(r.MaxAttempts, 2)", expiring, checker.RuleDead,
+	},
+	{
+		"an event without a listener dies by default", "outbox/result.go",
+		"if opts.OnUnroutable == KillUnroutable {", "if opts.OnUnroutable != KillUnroutable {", deaf, checker.RuleHeard,
+	},
+	{
+		"a deferral counts as an attempt", "outbox/sqlstore/mark.go",
+		`q.add("status = 0, ", unlock, ", available_at = ")`, `q.add("status = 0, attempts = attempts + 1, ", unlock, ", available_at = ")`, deaf, checker.RuleCounted,
+	},
+	{
+		"PauseFor counts as a failure", "outbox/result.go",
+		"case c.decides(OutcomeDead), c.decides(OutcomeDeferred):", "case c.decides(OutcomeDead), c.decides(OutcomeDeferred) && !c.decided.pauses:", pausing, checker.RuleCounted,
+	},
+	{
+		"a pause is read, and deliveries go on", "outbox/pause.go",
+		"\t\tnext.kinds[pause.Kind] = known\n", "\t\t_ = known\n", pausing, checker.RulePaused,
+	},
+	{
+		"a Drain reads what became due after it began", "outbox/poller_drain.go",
+		"\t\treturn d.due\n", "\t\treturn storedTime(p.clock.Now())\n", drainingAll, checker.RuleDrain,
+	},
+	{
+		"a Drain takes more events than asked for", "outbox/bound.go",
+		"return min(limit, d.n-int(d.taken.Load()-d.back.Load()))", "return min(limit, d.n)", draining, checker.RuleDrain,
+	},
+	{
+		"a Drain does not count a success", "outbox/bound.go",
+		"\td.done.Add(1)\n", "", draining, checker.RuleDrain,
+	},
+	{
+		"an event is written without its unique key", "outbox/sqlstore/insert_once.go",
+		"\t\tc.key = true\n", "", unique, checker.RuleUnique,
+	},
+	{
+		"a write is kept out by an event that has ended", "outbox/sqlstore/insert_once.go",
+		`.arg(env.UniqueKey).add(" AND status IN (0, 2)")`, `.arg(env.UniqueKey).add(" ORDER BY created_at")`, unique, checker.RuleKeptOut,
+	},
+	{
+		"a write that was kept out returns the id of its own event", "outbox/sqlstore/insert_once.go",
+		"\t*id = found[0]\n", "", unique, checker.RuleDelivered,
+	},
+	{
+		"an event that was kept out enters the hot queue", "outbox/writer.go",
+		"if id == p.envs[i].EventID {", "if id != \"\" {", unique, checker.RuleRolledBack,
+	},
+	{
 		"the key is stored after the COMMIT, in a transaction of its own", "idempotency/attempt.go",
 		"\terr := a.tx.Commit()\n",
 		"\t_, _ = a.scope.ExecContext(a.ctx, \"DELETE FROM idempotency_key WHERE key_hash = $1\", a.hash[:])\n\terr := a.tx.Commit()\n" +
