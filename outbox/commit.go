@@ -71,7 +71,7 @@ func (d *dispatcher) keep(p *pending, written []Envelope) {
 
 // isDue reports whether an event may be delivered without the poller as soon as it is committed.
 func (p *pending) isDue(env *Envelope) bool {
-	return !env.AvailableAt.After(p.due) && !(p.unleased && env.isPostponed())
+	return !env.AvailableAt.After(p.due) && (!p.unleased || !env.isPostponed())
 }
 
 // unreserve lets go of the events of a transaction that was rolled back.
