@@ -12,6 +12,8 @@ type pending struct {
 	began time.Time // before the lease did
 	split bool      // events are left to the poller because of others in the write
 	once  bool      // an id was given, or a unique key: [Store].InsertOnce inserts the rows
+	// unleased: the rows get no leases, so postponed events are left to the poller.
+	unleased bool
 }
 
 // reserve keeps the pollers from taking the events of an open transaction: on this
@@ -21,6 +23,7 @@ type pending struct {
 func (d *dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
+	p.unleased = !d.claims
 	room := space{d: d, hot: d.queues.Hot.Room()}
 	if d.state != running || d.byKey || !d.holds() {
 		return
@@ -66,7 +69,10 @@ func (d *dispatcher) keep(p *pending, written []Envelope) {
 	d.track.reserve(p.ds)
 }
 
-func (p *pending) isDue(env *Envelope) bool { return !env.AvailableAt.After(p.due) }
+// isDue reports whether an event may be delivered without the poller as soon as it is committed.
+func (p *pending) isDue(env *Envelope) bool {
+	return !env.AvailableAt.After(p.due) && (!p.unleased || !env.isPostponed())
+}
 
 // unreserve lets go of the events of a transaction that was rolled back.
 func (d *dispatcher) unreserve(p *pending) { d.track.unreserve(p.ds) }

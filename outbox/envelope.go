@@ -235,6 +235,15 @@ func (e *Envelope) seal(now time.Time) error {
 	return nil
 }
 
+// A row is postponed if its available_at is after its created_at: its event was delayed, or tried,
+// deferred or replayed before. A transaction may take a postponed row back while the row has no lease
+// (see [Store].TakeBack), so in every mode a process leases a postponed row before it delivers the row.
+// A row that is due at once may be in hand of a process although it has no lease, and stays due at once
+// until an outcome, a replay or a takeover changes it.
+
+// isPostponed reports whether the row of a sealed envelope is postponed.
+func (e *Envelope) isPostponed() bool { return e.AvailableAt.After(e.OccurredAt) }
+
 // own replaces the strings by copies in one piece of memory. An event may wait for its listener longer
 // than the memory of its strings lives: frameworks such as Fiber give a handler strings whose memory the
 // next request uses.

@@ -57,6 +57,9 @@ type poller struct {
 	fromStart  patience.Patience // for reads from the start of the table
 	takeoverAt time.Time         // when to look again for expired leases
 	takenOver  int               // events whose leases expired, not yet logged
+
+	locked      bool      // this cycle left postponed rows that it could not claim
+	lockedSince time.Time // the cycles since then did; zero: the last cycle did not
 }
 
 // leavingOut is the state of the poller for passes that leave out kinds of events.
@@ -86,6 +89,7 @@ type found struct {
 	back        []Lease
 	right       *right // to the range that is read; nil: none
 	all         bool   // no free row was left
+	stopped     bool   // the next row is paused, and holds up the rows behind it
 }
 
 // check reports that the database lacks a part that the sources need.
@@ -254,6 +258,10 @@ func (p *poller) cycle(ctx context.Context) (idle time.Duration, err error) {
 	p.dispatcher.tellDepths()
 	written := p.written.Swap(false)
 	p.more = true
+	if !p.locked {
+		p.lockedSince = time.Time{}
+	}
+	p.locked = false
 	p.free.begin()
 	p.takeovers.begin()
 	for step := 0; ; step++ {
@@ -451,6 +459,7 @@ func (p *poller) handOver(f found) (taken bool) {
 		}
 		back = append(back, leasesOf(run[n:])...)
 	}
+	taken = taken && !f.stopped
 	if !taken {
 		p.pass.ReadAgain() // the refused events come first
 	}

@@ -35,10 +35,12 @@ func (s *dueRows) read(ctx context.Context, limit int) (f found, err error) {
 	return f, nil
 }
 
-// poll reads rows without leases.
+// poll reads rows, and leases the postponed rows.
 func (p *poller) poll(ctx context.Context, place Cursor, limit int) (f found, b Batch, err error) {
-	b, err = p.readRows(ctx, p.patienceFrom(place), PollQuery{
-		Now: p.asOf, CreatedBefore: p.createdBefore(), After: place, Limit: limit, Except: p.except, LeaseDuration: p.leaseDuration(),
+	b, err = p.readRowsFreed(ctx, func() (Batch, error) {
+		return p.readRows(ctx, p.patienceFrom(place), PollQuery{
+			Now: p.asOf, CreatedBefore: p.createdBefore(), After: place, Limit: limit, Except: p.except, LeaseDuration: p.leaseDuration(),
+		})
 	})
 	if err != nil {
 		return f, b, err
@@ -47,8 +49,15 @@ func (p *poller) poll(ctx context.Context, place Cursor, limit int) (f found, b 
 	f.undecodable = slices.DeleteFunc(b.Undecodable, func(row Undecodable) bool { // as they were written
 		return p.dispatcher.track.holds(row.EventID) // the delivery says how the event ends
 	})
-	expired, err := p.takeExpired(ctx, eventsOf(b.Expired))
-	f.ds = append(f.ds, expired...)
+	err = p.claimPostponed(ctx, &f)
+	if err == nil && !f.stopped {
+		var expired []delivery
+		expired, err = p.takeExpired(ctx, eventsOf(b.Expired))
+		f.ds = append(f.ds, expired...)
+	}
+	if err != nil {
+		p.dispatcher.leases.releaser.Release(leasesOf(f.ds))
+	}
 	return f, b, err
 }
 
@@ -136,8 +145,9 @@ func (p *poller) createdBefore() time.Time {
 // order, that delivery counts at once; else the event waits until its lease expires, and the other
 // events come first.
 type suspects struct {
-	p    *poller
-	none bool // the last read of this cycle found no suspect
+	p     *poller
+	none  bool       // the last read of this cycle found no suspect
+	freed *time.Time // the process that died then has no lease of a postponed row
 }
 
 func (s *suspects) begin() { s.none = false }
@@ -151,11 +161,18 @@ func (s *suspects) room(limit int) int {
 
 func (s *suspects) read(ctx context.Context, limit int) (f found, err error) {
 	p, died := s.p, s.p.died.Load()
+	if s.freed != died {
+		if err := p.freeAllPostponed(ctx, *died); err != nil {
+			return f, err
+		}
+		s.freed = died
+	}
 	q := PollQuery{Now: *died, CreatedBefore: p.createdBefore(), Limit: limit, LeaseDuration: p.leaseDuration(), Except: p.except}
 	var b Batch
 	var ids []string
 	for len(ids) == 0 { // events that this process has in hand are passed over
-		if b, err = p.readRows(ctx, &p.patience, q); err != nil {
+		b, err = p.readRowsFreed(ctx, func() (Batch, error) { return p.readRows(ctx, &p.patience, q) })
+		if err != nil {
 			return f, err
 		}
 		ids = eventIDs(b.Envelopes)
@@ -217,6 +234,7 @@ func (s *suspects) isPaused(ctx context.Context, q PollQuery, ids []string) (pau
 // takeExpired takes over rows whose lease expired, in a mode without leases: a process died during
 // their last delivery. They come one by one.
 func (p *poller) takeExpired(ctx context.Context, expired []string) ([]delivery, error) {
+	expired = slices.DeleteFunc(expired, p.dispatcher.track.holds)
 	if len(expired) == 0 {
 		return nil, nil
 	}

@@ -155,7 +155,8 @@ func (s *rangeRows) endRead(place, end Cursor, f *found) {
 	s.found = !f.all && (s.found || f.len() > 0)
 }
 
-// readFree reads the rows of a range that have no lease. Rows without a place, which no range has,
+// readFree reads the rows of a range that have no lease, and leases the postponed rows, which leave the
+// range. Rows without a place, which no range has,
 // cannot be delivered.
 func (s *rangeRows) readFree(ctx context.Context, q PollQuery, f *found) error {
 	p := s.p
@@ -179,7 +180,7 @@ func (s *rangeRows) readFree(ctx context.Context, q PollQuery, f *found) error {
 	f.undecodable = slices.DeleteFunc(f.undecodable, func(row Undecodable) bool { // as they were written
 		return p.dispatcher.track.holds(row.EventID)
 	})
-	return nil
+	return p.claimPostponed(ctx, f)
 }
 
 // reach looks at the rows of a read.

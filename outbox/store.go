@@ -58,6 +58,13 @@ type Store interface {
 	// Envelope.UniqueKey.
 	InsertOnce(ctx context.Context, tx Execer, envs []Envelope, lease string, due time.Time) (ids []string, err error)
 
+	// TakeBack changes rows through the caller's transaction: those of q that are NEW or RETRY, have no
+	// lease, and are postponed, which means that available_at is after created_at. It leaves the other
+	// rows alone and counts them. It waits for a statement that is changing one of the rows, and works on
+	// rows of the same transaction as well. The ids of q are distinct. A store that lacks an index for
+	// Kind and AggregateID fails with a [FieldError] of the field Waiting.AggregateID.
+	TakeBack(ctx context.Context, tx Execer, q Waiting, c Change) (TakenBack, error)
+
 	// Poll reads rows that are due and not leased, and rows whose lease expired, and changes
 	// nothing.
 	Poll(ctx context.Context, db DB, q PollQuery) (Batch, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -110,6 +111,20 @@ func (s subject) WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) (
 func (s subject) AfterCommit(ctx context.Context, tx any, fn func(ctx context.Context)) error {
 	return s.Adapter.AfterCommit(ctx, tx.(bun.IDB), fn)
 }
+
+func (s subject) Cancel(ctx context.Context, tx any, which outbox.Waiting) (outbox.TakenBack, error) {
+	return s.Adapter.Cancel(ctx, tx.(bun.IDB), which)
+}
+
+func (s subject) Reschedule(ctx context.Context, tx any, which outbox.Waiting, at time.Time) (outbox.TakenBack, error) {
+	return s.Adapter.Reschedule(ctx, tx.(bun.IDB), which, at)
+}
+
+func (s subject) Replace(ctx context.Context, tx any, eventID string, with outbox.Replacement) (outbox.TakenBack, error) {
+	return s.Adapter.Replace(ctx, tx.(bun.IDB), eventID, with)
+}
+
+var _ conformance.AdapterThatTakesBack = subject{}
 
 func (s subject) AfterRollback(ctx context.Context, tx any, fn func(ctx context.Context, cause error)) error {
 	return s.Adapter.AfterRollback(ctx, tx.(bun.IDB), fn)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -133,6 +134,20 @@ func (s subject) WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) (
 func (s subject) AfterCommit(ctx context.Context, tx any, fn func(ctx context.Context)) error {
 	return s.Adapter.AfterCommit(ctx, tx.(pgx.Tx), fn)
 }
+
+func (s subject) Cancel(ctx context.Context, tx any, which outbox.Waiting) (outbox.TakenBack, error) {
+	return s.Adapter.Cancel(ctx, tx.(pgx.Tx), which)
+}
+
+func (s subject) Reschedule(ctx context.Context, tx any, which outbox.Waiting, at time.Time) (outbox.TakenBack, error) {
+	return s.Adapter.Reschedule(ctx, tx.(pgx.Tx), which, at)
+}
+
+func (s subject) Replace(ctx context.Context, tx any, eventID string, with outbox.Replacement) (outbox.TakenBack, error) {
+	return s.Adapter.Replace(ctx, tx.(pgx.Tx), eventID, with)
+}
+
+var _ conformance.AdapterThatTakesBack = subject{}
 
 func (s subject) AfterRollback(ctx context.Context, tx any, fn func(ctx context.Context, cause error)) error {
 	return s.Adapter.AfterRollback(ctx, tx.(pgx.Tx), fn)

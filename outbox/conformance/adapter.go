@@ -69,7 +69,7 @@ type AdapterUnderTest interface {
 }
 
 // RunAdapter certifies an adapter on a tap that [RunTap] has certified: finding the transaction,
-// its ends, nesting, unrelated transactions, and errors. newHarness is called once or twice for
+// its ends, nesting, unrelated transactions, errors, and taking back; see [AdapterThatTakesBack]. newHarness is called once or twice for
 // each subtest, from several subtests at once.
 func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 	t.Helper()
@@ -80,6 +80,7 @@ func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 		{"Bystander", adapterBystanderTests},
 		{"AfterTheEnd", adapterOwnTests},
 		{"Once", adapterOnceTests},
+		{"TakeBack", adapterTakeBackTests},
 	})
 }
 

@@ -59,6 +59,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Insert", insertTests},
 		{"Once", onceTests},
 		{"UniqueKeys", withKeys(keyTests)},
+		{"TakeBack", takeBackTests},
 		{"Payload", payloadTests},
 		{"Due", dueTests},
 		{"Poll", pollTests},

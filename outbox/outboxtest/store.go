@@ -42,6 +42,11 @@ type memRow struct {
 	hidden  bool // the row's transaction is still open
 	locked  bool // an open transaction completes the row
 	corrupt bool // the headers do not decode
+
+	writer    outbox.TxScope // the transaction that inserted the row; nil: none
+	taken     int            // changes of the row by an open transaction
+	taker     outbox.TxScope // that transaction
+	cancelled bool           // that transaction deletes the row
 }
 
 // NewStore makes an empty store.
@@ -160,7 +165,7 @@ func (s *Store) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.
 	if err := s.lock(ctx, doing, ids...); err != nil {
 		return nil, err
 	}
-	fresh, duplicate := s.insert(envs, ids, lease, due, scope != nil)
+	fresh, duplicate := s.insert(envs, ids, lease, due, scope)
 	s.mu.Unlock()
 	if duplicate != "" {
 		return nil, s.fail(doing, &outbox.DuplicateEventError{EventID: duplicate})
@@ -193,7 +198,7 @@ func join(scope outbox.TxScope, envs []outbox.Envelope, show, drop func()) error
 
 // insert adds all rows whose unique key is free, or no row if an id exists already. In ids, the ids of
 // the other envelopes become those of the events that have their keys.
-func (s *Store) insert(envs []outbox.Envelope, ids []string, lease string, due time.Time, hidden bool) (fresh []outbox.Envelope, duplicate string) {
+func (s *Store) insert(envs []outbox.Envelope, ids []string, lease string, due time.Time, scope outbox.TxScope) (fresh []outbox.Envelope, duplicate string) {
 	now := s.clock()
 	added := make(map[string]*memRow, len(envs))
 	for i, env := range envs {
@@ -208,7 +213,7 @@ func (s *Store) insert(envs []outbox.Envelope, ids []string, lease string, due t
 		if s.rows[env.EventID] != nil || added[env.EventID] != nil {
 			return nil, env.EventID
 		}
-		r := &memRow{env: env, unique: uniqueKeyOf(&env), hidden: hidden, RawRow: RawRow{AvailableAt: env.AvailableAt, CreatedAt: env.OccurredAt}}
+		r := &memRow{env: env, unique: uniqueKeyOf(&env), hidden: scope != nil, writer: scope, RawRow: RawRow{AvailableAt: env.AvailableAt, CreatedAt: env.OccurredAt}}
 		r.env.Headers, r.env.UniqueKey = maps.Clone(env.Headers), ""
 		if lease != "" && !env.AvailableAt.After(due) {
 			r.LockedBy, r.LockedAt = lease, now

@@ -49,7 +49,7 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	defer s.mu.Unlock()
 	now := s.clock()
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
-		return !r.locked && (q.By.IsZero() || !now.After(q.By)) && r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
+		return !r.locked && r.taken == 0 && (q.By.IsZero() || !now.After(q.By)) && r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
 			(!q.ExpiredOnly || r.leased()) && (!r.leased() || !q.FreshOnly && r.expired(now, q.LeaseDuration)) &&
 			r.after(q.After) && r.upto(q.Upto)
 	}), q.Limit)

@@ -327,6 +327,7 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("count dead letters")
 	_, err = store.CountDead(ctx, rec, outbox.DeadFilter{})
 	run("count", err)
+	takeBacks(t, kind, rec)
 	section("replay")
 	_, err = store.ReplayDead(ctx, rec, []string{"a"}, someTime, outbox.StatusNew)
 	run("replay", err)
@@ -335,6 +336,28 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	run("delete", err)
 	statementsForOperators(t, kind, rec)
 	return rec.text.String()
+}
+
+// takeBacks are the statements that change events that wait. Without a table only the first statement of
+// each is recorded.
+func takeBacks(t *testing.T, kind testdb.Kind, rec *recorder) {
+	t.Helper()
+	byKey := outbox.Waiting{Kind: outbox.EventKind{AggregateType: "A", EventType: "T"}, AggregateID: "1", DueAfter: someTime, DueBefore: someTime}
+	content := outbox.Envelope{Payload: outbox.RawJSON("{}"), Headers: map[string]string{"k": "v"}}
+	for _, c := range []struct {
+		name   string
+		which  outbox.Waiting
+		change outbox.Change
+	}{
+		{"cancel events that wait", outbox.Waiting{EventIDs: []string{"a", "b"}}, outbox.Change{Cancel: true}},
+		{"reschedule events that wait", outbox.Waiting{EventIDs: []string{"a"}}, outbox.Change{AvailableAt: someTime}},
+		{"replace an event that waits", outbox.Waiting{EventIDs: []string{"a"}}, outbox.Change{Content: &content}},
+		{"cancel events of a kind and an aggregate id", byKey, outbox.Change{Cancel: true}},
+	} {
+		fmt.Fprintf(&rec.text, "-- %s\n", c.name)
+		_, err := storeFor(kind, sqlstore.WithKeyIndex()).TakeBack(t.Context(), rec, c.which, c.change)
+		require.ErrorIs(t, err, errRecorded)
+	}
 }
 
 func statementsForOperators(t *testing.T, kind testdb.Kind, rec *recorder) {

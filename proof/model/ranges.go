@@ -33,7 +33,10 @@ type Ranges struct {
 	// Passes: the search for a gap goes on from the place that the process has reached. Otherwise
 	// each search begins at zero.
 	Passes bool
-	Broken Mutation
+	// Cancels: rows are also written with a delay, and transactions cancel postponed events. No process
+	// changes the row between the DELETE and COMMIT, because the row is locked: so both are a single step.
+	Cancels bool
+	Broken  Mutation
 }
 
 // RangeStep is a step of the model.
@@ -60,19 +63,21 @@ func (s RangeStep) String() string {
 
 // The steps of the ranges, in words.
 const (
-	commits     = "the transaction commits:"
-	commitsHot  = "commits under its own lease, and takes in hand,"
-	addsRange   = "adds a range"
-	readsRange  = "reads the rows of its range"
-	dropsRange  = "drops its range"
-	renewsRange = "renews its range"
-	takesRange  = "takes an expired range over"
-	findsNone   = "finds no suspect left"
-	passesOver  = "finds no more free row, the pass is over"
-	ownClock    = "has no right to its range any more, by its own clock"
-	rangeLapses = "held a range until now: the range expires"
-	crashes     = "dies and starts again"
-	closesShort = "closes without an answer to its marks, and starts again"
+	commits      = "the transaction commits:"
+	commitsLater = "the transaction commits, with a delay that is over:"
+	cancels      = "a transaction cancels"
+	commitsHot   = "commits under its own lease, and takes in hand,"
+	addsRange    = "adds a range"
+	readsRange   = "reads the rows of its range"
+	dropsRange   = "drops its range"
+	renewsRange  = "renews its range"
+	takesRange   = "takes an expired range over"
+	findsNone    = "finds no suspect left"
+	passesOver   = "finds no more free row, the pass is over"
+	ownClock     = "has no right to its range any more, by its own clock"
+	rangeLapses  = "held a range until now: the range expires"
+	crashes      = "dies and starts again"
+	closesShort  = "closes without an answer to its marks, and starts again"
 
 	beginsRow   = "begins the listener of"
 	endsRow     = "ends the listener of"
@@ -80,18 +85,19 @@ const (
 	returnsRow  = "lets go of"
 	abandonsRow = "gives up the outcome of"
 
-	marksRow     = "marks"
-	markHeard    = "hears the answer to its mark of"
-	markUnheard  = "gets no answer to its mark of"
-	takesSuspect = "claims, as suspect,"
-	takesOver    = "takes over the expired lease of"
-	claimHeard   = "hears the answer to its claim of"
-	claimUnheard = "gets no answer to its claim of"
-	releasesRow  = "gives back the lease of"
-	renewsRow    = "renews the lease of"
-	leaseLapses  = "the lease expires of"
-	replaysRow   = "an operator replays"
-	neverArrives = "the statement that was given up never arrives"
+	marksRow       = "marks"
+	markHeard      = "hears the answer to its mark of"
+	markUnheard    = "gets no answer to its mark of"
+	takesSuspect   = "claims, as suspect,"
+	takesPostponed = "claims, as postponed,"
+	takesOver      = "takes over the expired lease of"
+	claimHeard     = "hears the answer to its claim of"
+	claimUnheard   = "gets no answer to its claim of"
+	releasesRow    = "gives back the lease of"
+	renewsRow      = "renews the lease of"
+	leaseLapses    = "the lease expires of"
+	replaysRow     = "an operator replays"
+	neverArrives   = "the statement that was given up never arrives"
 )
 
 // Model makes the model for the checker.
@@ -175,6 +181,11 @@ func (x *rangeSteps) row(row int) {
 	r := x.from.Rows[row]
 	if !r.Committed {
 		x.take(RangeStep{-1, row, commits, "", false, false, false}, func(s *RangeState) { s.Rows[row].Committed = true })
+		if x.Cancels {
+			x.take(RangeStep{Process: -1, Row: row, What: commitsLater}, func(s *RangeState) {
+				s.Rows[row].Committed, s.Rows[row].Postponed = true, true
+			})
+		}
 		for p := range x.from.Peers {
 			if x.Hot {
 				x.take(RangeStep{Process: p, Row: row, What: commitsHot}, func(s *RangeState) {
@@ -186,6 +197,11 @@ func (x *rangeSteps) row(row int) {
 	}
 	if r.Lease != 0 && !r.Expired && r.Status.pending() {
 		x.leaseLapses(row)
+	}
+	if x.Cancels && r.free() && (r.Postponed || x.Broken == CancelsAny) {
+		x.take(RangeStep{Process: -1, Row: row, What: cancels}, func(s *RangeState) {
+			s.Rows[row].Status, s.Rows[row].Cancelled = Done, true
+		})
 	}
 	if r.Status == Dead && x.from.Replays < x.Replays {
 		x.take(RangeStep{Process: -1, Row: row, What: replaysRow}, func(s *RangeState) {

@@ -210,6 +210,9 @@ func (x *rangeSteps) claim(p, row int) {
 			x.sendClaim(LateRow{What: doSuspect, Process: uint8(p), Row: uint8(row), After: of.After, Upto: of.Upto})
 		}
 	}
+	if of := x.from.covering(r.Place); of != nil && r.free() && r.Postponed && of.readable(p) && x.from.Peers[p].Hand[row].Phase == none {
+		x.sendClaim(LateRow{What: doPostponed, Process: uint8(p), Row: uint8(row)})
+	}
 	x.sendClaim(LateRow{What: doTakeOver, Process: uint8(p), Row: uint8(row)})
 }
 
@@ -245,16 +248,22 @@ func (x *rangeSteps) execute(st LateRow, visit func(step RangeStep, s RangeState
 	step := RangeStep{Process: int(st.Process), Row: int(st.Row), What: st.What.String(), Changed: true}
 	suspect := st.What == doSuspect
 	takes := r.Lease != 0 && r.Expired || x.Broken == TakeoverOfFree && r.Lease == 0
-	if suspect {
+	switch {
+	case st.What == doPostponed:
+		takes = r.Lease == 0 && r.Postponed
+	case suspect:
 		takes = r.Lease == 0 && st.After < r.Place && r.Place <= st.Upto
 	}
 	if !takes || !r.Committed || !r.Status.pending() {
 		return
 	}
-	if step.Lawful = x.lawful(int(st.Process), int(st.Row), false, true); r.Lease != 0 {
+	switch step.Lawful = x.lawful(int(st.Process), int(st.Row), false, true); {
+	case st.What == doPostponed: // no process delivers the row without a lease
+		step.Lawful = r.Postponed
+	case r.Lease != 0:
 		step.Lawful = r.Expired
 	}
-	step.Counted = !suspect || x.Broken == SuspectsCounted
+	step.Counted = st.What == doTakeOver || suspect && x.Broken == SuspectsCounted
 	if step.Counted && r.Attempts <= x.MaxAttempts {
 		r.Attempts++
 	}
@@ -273,6 +282,7 @@ func (x *rangeSteps) execute(st LateRow, visit func(step RangeStep, s RangeState
 		s.passes(int(st.Process), int(st.Row))
 	}
 	s.moves(int(st.Row))
+	r.Postponed = true
 	visit(step, s)
 	// The last row of its range leaves the range.
 	if of := x.from.covering(r.Place); of != nil && of.Upto == r.Place && r.Place < x.last() {

@@ -195,7 +195,7 @@ func (x *rangeSteps) read(p int, r Range) {
 			s.Peers[p].Place = r.Upto
 		}
 		for row := range s.Rows {
-			if d := &s.Peers[p].Hand[row]; r.has(s.Rows[row].Place) && s.Rows[row].free() && d.Phase == none {
+			if d := &s.Peers[p].Hand[row]; r.has(s.Rows[row].Place) && s.Rows[row].free() && d.Phase == none && (!s.Rows[row].Postponed || x.Broken == DeliversAsRead) {
 				*d = Holding{Phase: queued, Title: rangeTitle, After: r.After, Names: true, Seen: s.Rows[row].Attempts}
 			}
 		}

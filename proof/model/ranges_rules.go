@@ -27,6 +27,8 @@ const (
 	PlaceBeforeSet      Mutation = "the own place goes on before the range is set"
 	SuspectsCounted     Mutation = "all suspects count an attempt"
 	DeathsNamedOnce     Mutation = "the takeover of a suspect's lease has a name of its own"
+	DeliversAsRead      Mutation = "a postponed row is delivered without a lease"
+	CancelsAny          Mutation = "a row that was due at once is cancelled"
 	DeathsForgotten     Mutation = "the takeover of a suspect's lease does not count the death before"
 )
 
@@ -39,6 +41,7 @@ const (
 	NoOverlap  = "ranges never overlap"
 	PassedOver = "no row is passed over"
 	Innocent   = "suspects count no attempt"
+	TakenBack  = "a cancelled event is not delivered"
 	Deaths     = "a poison event kills few processes"
 )
 
@@ -59,7 +62,7 @@ func (m Ranges) rules() []Rule[RangeState, RangeStep] {
 		}},
 		{DoneDelivered, "A row is DONE only after a listener succeeded.", func(_ RangeState, _ RangeStep, to RangeState) bool {
 			for _, r := range to.Rows {
-				if r.Status == Done && !r.Delivered {
+				if r.Status == Done && !r.Delivered && !r.Cancelled {
 					return false
 				}
 			}
@@ -99,6 +102,16 @@ func (m Ranges) rules() []Rule[RangeState, RangeStep] {
 				}
 			}
 			return true
+		}},
+		{TakenBack, "An event that a transaction cancelled is in no listener's hands then, and no delivery of it begins later, unless the delivery outlived its right.", func(from RangeState, step RangeStep, to RangeState) bool {
+			switch step.What {
+			case cancels:
+				return to.running(step.Row, func(d Holding) bool { return !d.Outlived }) == 0
+			case beginsRow:
+				return !from.Rows[step.Row].Cancelled || from.Peers[step.Process].Hand[step.Row].Outlived
+			default:
+				return true
+			}
 		}},
 		{PassedOver, "A pass that is over left no row that was free from its beginning.", func(from RangeState, step RangeStep, _ RangeState) bool {
 			return step.What != passesOver || from.Peers[step.Process].Waits == 0

@@ -97,6 +97,10 @@ type RangedRow struct {
 	// was taken from a range that was lost.
 	Delivered, Loose bool
 	Begun, Lost      uint8
+	// Postponed: available_at is after created_at. The row is leased before it is delivered.
+	Postponed bool
+	// Cancelled: a transaction deleted the row, and committed.
+	Cancelled bool
 }
 
 // Doing is the purpose of a statement.
@@ -106,6 +110,7 @@ const (
 	nothing Doing = iota
 	doMark
 	doSuspect
+	doPostponed
 	doTakeOver
 	doAdd
 	doDrop
@@ -114,7 +119,7 @@ const (
 )
 
 func (d Doing) String() string {
-	return [...]string{"", marksRow, takesSuspect, takesOver, addsRange, dropsRange, renewsRange, takesRange}[d]
+	return [...]string{"", marksRow, takesSuspect, takesPostponed, takesOver, addsRange, dropsRange, renewsRange, takesRange}[d]
 }
 
 // LateRow is a statement about a row that its client gave up and that the server may still carry out.
@@ -239,6 +244,7 @@ func (s *RangeState) moves(row int) {
 // dueAgain is a retry, a deferral or a replay: the row goes to the last place.
 func (s *RangeState) dueAgain(row int, last uint8) {
 	s.moves(row)
+	s.Rows[row].Postponed = true
 	s.Rows[row].Place = last
 	for p := range s.Peers {
 		s.Peers[p].Hand[row].Shown = false
@@ -282,6 +288,9 @@ func (s *RangeState) sorted() {
 
 // canon clears everything that has no effect any more.
 func (m Ranges) canon(s RangeState) RangeState {
+	for row := range s.Rows {
+		s.Rows[row].Postponed = s.Rows[row].Postponed && m.Cancels
+	}
 	if m.Broken != "" {
 		return s
 	}

@@ -17,6 +17,9 @@ var rangeBounds = map[string]model.Ranges{
 	"one fault, three attempts":    {Rows: 1, MaxAttempts: 3, Faults: 1},
 	"two faults, one attempt":      {Rows: 1, MaxAttempts: 1, Faults: 2, Hot: true},
 	"two rows":                     {Rows: 2, MaxAttempts: 2, Passes: true},
+	"cancels, no fault":            {Rows: 1, MaxAttempts: 2, Hot: true, Returns: true, Cancels: true},
+	"cancels, one fault":           {Rows: 1, MaxAttempts: 2, Faults: 1, Hot: true, Cancels: true},
+	"cancels, one fault, a replay": {Rows: 1, MaxAttempts: 1, Faults: 1, Replays: 1, Returns: true, Cancels: true},
 	"poison, one attempt":          {Rows: 1, MaxAttempts: 1, Poison: true, Hot: true},
 	"poison, two attempts":         {Rows: 1, MaxAttempts: 2, Poison: true, Hot: true},
 	"poison, three attempts":       {Rows: 1, MaxAttempts: 3, Poison: true, Hot: true},
@@ -32,6 +35,7 @@ var longRangeBounds = map[string]model.Ranges{
 	"two faults, events given back":             {Rows: 1, MaxAttempts: 2, Faults: 2, Returns: true},
 	"two faults, a replay":                      {Rows: 1, MaxAttempts: 2, Faults: 2, Replays: 1},
 	"two faults, renewals without a deadline":   {Rows: 1, MaxAttempts: 2, Faults: 2, Broken: model.RenewsExpired},
+	"cancels, two faults":                       {Rows: 1, MaxAttempts: 2, Faults: 2, Hot: true, Cancels: true},
 	"three faults, one attempt":                 {Rows: 1, MaxAttempts: 1, Faults: 3},
 	"three faults":                              {Rows: 1, MaxAttempts: 2, Faults: 3},
 	"two rows, events given back":               {Rows: 2, MaxAttempts: 2, Passes: true, Returns: true},
@@ -67,6 +71,7 @@ func TestBrokenRangesBreakARule(t *testing.T) {
 	rows := model.Ranges{Rows: 2, MaxAttempts: 1, Faults: 1}
 	passes := model.Ranges{Rows: 2, MaxAttempts: 2, Passes: true}
 	lost := model.Ranges{Rows: 2, MaxAttempts: 1, Passes: true, Faults: 1}
+	cancels := model.Ranges{Rows: 1, MaxAttempts: 2, Cancels: true}
 	poison := model.Ranges{Rows: 1, MaxAttempts: 2, Poison: true}
 	poison3 := model.Ranges{Rows: 1, MaxAttempts: 3, Poison: true}
 	for _, tc := range []struct {
@@ -97,6 +102,8 @@ func TestBrokenRangesBreakARule(t *testing.T) {
 		{model.PassNeverOver, passes, model.Stuck},
 		{model.PlaceBeforeSet, lost, model.PassedOver},
 		{model.SuspectsCounted, one, model.Innocent},
+		{model.DeliversAsRead, cancels, model.TakenBack},
+		{model.CancelsAny, cancels, model.TakenBack},
 		{model.DeathsForgotten, poison, model.Deaths},
 		{model.DeathsNamedOnce, poison3, model.Deaths},
 		{model.CopiesAreDelivered, one, model.OneInProcess},

@@ -1,0 +1,109 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
+)
+
+// Cancel deletes the events that wait, in the transaction that ctx carries: if the transaction
+// commits, they are never delivered, and if it does not, they stay as they were. An event that a
+// process has in hand is left alone, and so is an event that is due as soon as it is committed:
+// [TakenBack] counts them. A process that was stopped for longer than its lease may still have an event
+// in hand that waits again meanwhile.
+//
+// The rows of the events are locked until the transaction ends, so an event that becomes due meanwhile
+// waits for the end. Cancel works on events of the same transaction by the same rule.
+//
+// A row for one of several listeners of an event has an id of its own; see [Named]. By Kind and
+// AggregateID such rows are cancelled too.
+//
+// Errors are the same as for [Writer.Write] as far as they concern the transaction; an invalid choice,
+// or a choice for which the store lacks the index, is a [FieldError].
+func (w *Writer) Cancel(ctx context.Context, which Waiting) (TakenBack, error) {
+	return w.change(ctx, which, Change{Cancel: true})
+}
+
+// Reschedule makes events that wait due at another time, earlier or later, in the transaction that ctx
+// carries. A time that is over makes them due at once. The rest is as for [Writer.Cancel].
+func (w *Writer) Reschedule(ctx context.Context, which Waiting, at time.Time) (TakenBack, error) {
+	return w.change(ctx, which, Change{AvailableAt: at})
+}
+
+// Replace gives an event that waits another payload and other headers, and, if with.AvailableAt is
+// set, another due time, in the transaction that ctx carries. The id, the kind, the aggregate id and the
+// tenant of the event stay. No BeforeWrite hook runs. The rest is as for [Writer.Cancel].
+func (w *Writer) Replace(ctx context.Context, eventID string, with Replacement) (TakenBack, error) {
+	return w.change(ctx, Waiting{EventIDs: []string{eventID}}, with.Change())
+}
+
+// Change is the replacement for [Writer.ChangeScope], with which adapters replace an event.
+func (r Replacement) Change() Change {
+	return Change{AvailableAt: r.AvailableAt, Content: &Envelope{Payload: r.Payload, Headers: r.Headers}}
+}
+
+func (w *Writer) change(ctx context.Context, which Waiting, c Change) (TakenBack, error) {
+	scope, err := w.ambient(ctx)
+	if err != nil {
+		return TakenBack{}, err
+	}
+	return w.ChangeScope(ctx, scope, which, c)
+}
+
+// ChangeScope cancels, reschedules or replaces events that wait, in a scope that the caller, an
+// adapter, has found; see [Writer.Cancel].
+func (w *Writer) ChangeScope(ctx context.Context, scope TxScope, which Waiting, c Change) (TakenBack, error) {
+	if err := w.usable(scope); err != nil {
+		return TakenBack{}, err
+	}
+	which, err := which.seal(&c)
+	if err != nil {
+		return TakenBack{}, err
+	}
+	n, err := w.store.TakeBack(ctx, scope, which, c)
+	if err != nil || n.Changed == 0 {
+		return n, err
+	}
+	err = scope.AfterRollback(func(context.Context, error) { w.lookAgain() })
+	if err == nil && !c.Cancel {
+		err = scope.AtCommit(func() { w.changed(c) })
+	}
+	if err != nil {
+		return TakenBack{}, fmt.Errorf("outbox: the transaction ended while %d events were being changed: %w", n.Changed, err)
+	}
+	return n, nil
+}
+
+// ChangeUnmanaged is ChangeScope in a transaction whose end the outbox does not see, as for
+// [Writer.WriteUnmanaged].
+func (w *Writer) ChangeUnmanaged(ctx context.Context, tx Execer, which Waiting, c Change) (TakenBack, error) {
+	if nilness.IsNil(tx) {
+		return TakenBack{}, ErrNoTransaction
+	}
+	which, err := which.seal(&c)
+	if err != nil {
+		return TakenBack{}, err
+	}
+	n, err := w.store.TakeBack(ctx, tx, which, c)
+	if n.Changed > 0 {
+		w.lookAgain()
+	}
+	return n, err
+}
+
+// changed makes pollers read the events of a committed transaction when they are due: the rows were
+// locked until now.
+func (w *Writer) changed(c Change) {
+	at := c.AvailableAt
+	if at.IsZero() {
+		at = w.clock.Now()
+	}
+	if w.poller != nil {
+		w.poller.DueAt(at)
+	}
+	if !w.poller.delivers() || w.notifications.IsUnstarted() {
+		w.notifications.Notify()
+	}
+}

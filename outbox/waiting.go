@@ -1,0 +1,106 @@
+package outbox
+
+import (
+	"slices"
+	"time"
+)
+
+// Waiting chooses events that wait, for [Writer.Cancel] and [Writer.Reschedule]: either EventIDs, or
+// Kind and AggregateID. An event waits if it was delayed, failed, deferred or replayed, and no process
+// has it in hand. An event that is due as soon as it is committed does not wait: a process may have it
+// in hand at any time.
+type Waiting struct {
+	// EventIDs are the ids that [Writer.Write] returned.
+	EventIDs []string
+	// Kind and AggregateID choose the events of a kind that have this aggregate id. An empty aggregate
+	// type is [Global]. The store needs an index; see sqlstore.WithKeyIndex and
+	// sqlstore.WithSearchIndex.
+	Kind        EventKind
+	AggregateID string
+	// DueAfter and DueBefore, with Kind and AggregateID, choose events by the time at which they are due:
+	// DueAfter <= due < DueBefore. Zero: no bound.
+	DueAfter, DueBefore time.Time
+}
+
+// TakenBack says what became of the events that were to be changed.
+type TakenBack struct {
+	// Changed is the number of the events that are changed if the transaction commits.
+	Changed int
+	// InHand is the number of pending events that were left alone, because a process has them in hand or
+	// may have: they are leased, or were due as soon as they were committed.
+	InHand int
+	// Dead is the number of dead letters, which were left alone.
+	Dead int
+	// Delivered is the number of the EventIDs whose rows are DONE or gone. An event that was never
+	// written counts too. Zero for a choice by Kind and AggregateID.
+	Delivered int
+}
+
+// Replacement is the content that an event gets in place of its own; see [Writer.Replace].
+type Replacement struct {
+	// Payload is required.
+	Payload Payload
+	// Headers replace all headers of the event. May be empty.
+	Headers map[string]string
+	// AvailableAt is the earliest time of delivery. Zero: as before.
+	AvailableAt time.Time
+}
+
+// Change is what [Store].TakeBack does to the rows that wait.
+type Change struct {
+	// Cancel deletes the rows. It excludes the other fields.
+	Cancel bool
+	// AvailableAt is the new available_at of the rows, if it is later than created_at. Otherwise the rows
+	// get the time a microsecond after created_at, so that they stay postponed. Zero: as before.
+	AvailableAt time.Time
+	// Content has the new payload and headers of the row, and nothing else; nil: as before.
+	Content *Envelope
+}
+
+// seal checks a choice and a change, and brings both into the form that a store gets.
+func (w Waiting) seal(c *Change) (Waiting, error) {
+	v := validator{what: "Waiting"}
+	switch byKey := w.AggregateID != "" || w.Kind != (EventKind{}); {
+	case len(w.EventIDs) > 0 && (byKey || !w.DueAfter.IsZero() || !w.DueBefore.IsZero()):
+		v.add("EventIDs", "exclude Kind, AggregateID, DueAfter and DueBefore")
+	case len(w.EventIDs) > 0:
+		for _, id := range w.EventIDs {
+			v.text("EventIDs", id, MaxEventIDLength)
+		}
+		if slices.Contains(w.EventIDs, "") {
+			v.add("EventIDs", "has an empty id")
+		}
+		w.EventIDs = slices.Compact(slices.Sorted(slices.Values(w.EventIDs)))
+	case !byKey:
+		v.add("EventIDs", "is empty, and so are Kind and AggregateID; give the ids of events, or a kind and an aggregate id")
+	default:
+		kind := validator{what: v.what + ".Kind"}
+		w.Kind.validate(&kind)
+		v.errs = append(v.errs, kind.errs...)
+		if w.Kind = w.Kind.orGlobal(); w.AggregateID == "" {
+			v.add("AggregateID", "is required with Kind")
+		}
+		v.text("AggregateID", w.AggregateID, MaxAggregateIDLength)
+	}
+	c.validate(&v)
+	return w, v.err()
+}
+
+func (c *Change) validate(v *validator) {
+	if !c.AvailableAt.IsZero() {
+		c.AvailableAt = storedTime(c.AvailableAt)
+		at := validator{what: "Change"}
+		at.time("AvailableAt", c.AvailableAt)
+		v.errs = append(v.errs, at.errs...)
+	}
+	if c.Content == nil {
+		if !c.Cancel && c.AvailableAt.IsZero() {
+			v.errs = append(v.errs, &FieldError{Field: "Change.AvailableAt", Problem: "is zero; give the time at which the event is to be due"})
+		}
+		return
+	}
+	content := validator{what: "Replacement"}
+	content.headers(c.Content.Headers)
+	content.payload(&c.Content.Payload, "")
+	v.errs = append(v.errs, content.errs...)
+}
