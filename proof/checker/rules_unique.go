@@ -65,7 +65,7 @@ func (f *facts) firstSuccess(e *event) time.Time {
 	return time.Time{}
 }
 
-// checkKeptOut checks [RuleKeptOut] for an event that was kept out. with are the events with its key.
+// checkKeptOut checks [RuleKeptOut] for an event that was kept out. with are the events with the key.
 func (f *facts) checkKeptOut(e *event, with []*event) {
 	by := f.byID[e.kept]
 	switch {

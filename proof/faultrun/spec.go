@@ -134,7 +134,7 @@ const (
 	Batch = "Batch"
 	// Once has a single listener, and each event has a unique key.
 	Once = "Once"
-	// Brief has a single listener, and its events expire.
+	// Brief has a single listener, and the events expire.
 	Brief = "Brief"
 	// Endless has a single listener, which fails often, and endless attempts.
 	Endless = "Endless"

@@ -26,7 +26,7 @@ type Entry struct {
 	Rank    int8 // the order in which processes get parts
 }
 
-// ShareSet is a compare-and-set on its way.
+// ShareSet is a compare-and-set on the way.
 type ShareSet struct {
 	Sent    bool
 	Current bool // the row has the version that the process read
@@ -39,9 +39,9 @@ type Sharer struct {
 	Works   bool // it has events
 	Acts    int8 // the parts on which it acts
 	Running int8 // listeners, one for each part
-	Turn    bool // since it got its parts, time has passed
+	Turn    bool // since it got parts, time has passed
 	Sends   ShareSet
-	Late    ShareSet // the process does not wait for its answer
+	Late    ShareSet // the process does not wait for the answer
 }
 
 // ShareState is everything that the model knows.
@@ -303,7 +303,7 @@ func (x *shareSteps) work(p int) {
 	}
 }
 
-// end is the end of a share. A process that dies is a process that finds its share over: its share
+// end is the end of a share. A process that dies is a process that finds the share over: the share
 // stays in the row until the share ends. Listeners that still run when a share ends are the bound that
 // the documents name: the model lets them end before.
 func (x *shareSteps) end(p int) {
