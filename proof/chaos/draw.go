@@ -91,11 +91,14 @@ func (p *Plan) drawSeldom(d draw) {
 	if d.often(30) {
 		p.Drains = one(d, 1, 5, 50)
 	}
+	if p.Spec.Mode == "multi" {
+		p.Spec.Bounded = one(d, 0, 1, 2, 4)
+	}
 }
 
 // leaveOutSeldom leaves out what drawSeldom draws.
 func (p *Plan) leaveOutSeldom() {
-	p.Spec.Unique, p.Spec.Seldom, p.Spec.Expires, p.Spec.Endless, p.Spec.Rare, p.Spec.PauseFor, p.Drains = 0, 0, 0, false, false, 0, 0
+	p.Spec.Unique, p.Spec.Seldom, p.Spec.Expires, p.Spec.Endless, p.Spec.Rare, p.Spec.PauseFor, p.Spec.Bounded, p.Drains = 0, 0, 0, false, false, 0, 0, 0
 }
 
 func (d draw) driver(database string) string {

@@ -157,6 +157,8 @@ var broken = []struct {
 	{"delivered during a pause", RulePaused, tell("multi").commit("t1", "e1").pauses("a", "e").wait(2*time.Second).done("a", "e1")},
 	{"delivered during a pause that another pause follows", RulePaused, tell("multi").commit("t1", "e1").pauses("a", "e").wait(2*time.Second).
 		pauses("a", "e", "o").done("a", "e1")},
+	{"more deliveries at once than the fleet-wide bound", RuleBounded, tell("multi").promise(bounded).commit("t1", "e1", "e2").begin("a", "e1").begin("b", "e2").
+		end("a", "e1", Done).end("b", "e2", Done)},
 	{"delivered between two Drains", RuleDrain, tell("multi").commit("t1", "e1").draining("a").drained("a", 0, 0).done("a", "e1").draining("a").drained("a", 0, 0)},
 	{"a Drain returns before the delivery ends", RuleDrain, tell("multi").commit("t1", "e1").draining("a").begin("a", "e1").drained("a", 0, 0).end("a", "e1", Done)},
 	{"retried in the same Drain", RuleDrain, tell("multi").commit("t1", "e1").draining("a").fails("a", "e1", 1).done("a", "e1").drained("a", 1, 1)},
@@ -235,3 +237,6 @@ func TestEachRuleRejectsABrokenHistory(t *testing.T) {
 	require.Empty(t, covered)
 	require.GreaterOrEqual(t, len(broken), 40)
 }
+
+// bounded bounds the deliveries of the type e.
+func bounded(p *Promise) { p.Bounds = map[string]int{"e": 1} }

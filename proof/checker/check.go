@@ -19,6 +19,7 @@ func Check(h History) Report {
 	f.checkCounted()
 	f.checkPaused()
 	f.checkDrains()
+	f.checkBounded()
 	f.checkUnique()
 	f.checkRequests()
 	f.figures()

@@ -93,6 +93,10 @@ var good = []struct {
 	{"more failures than attempts, of endless ones", 0, tell("multi").commit("t1", "n1").fails("a", "n1", 20).done("a", "n1")},
 	{"a takeover counts an attempt", 0, tell("multi").commit("t1", "e1").fault(Kill, "b", 0).wait(lease).counts("e1", 1).try("a", "e1", Later).fails("a", "e1", 2).dead("e1")},
 	{"PauseFor is no attempt", 0, tell("multi").commit("t1", "e1").try("a", "e1", Paused).fails("a", "e1", 2).try("a", "e1", Paused).done("a", "e1")},
+	{"as many deliveries at once as the fleet-wide bound allows", 0, tell("multi").promise(bounded).commit("t1", "e1", "e2", "o1").begin("a", "e1").begin("b", "o1").
+		end("a", "e1", Done).begin("b", "e2").end("b", "e2", Done).end("b", "o1", Done)},
+	{"a listener outlives the share of its process", 0, tell("multi").promise(bounded).commit("t1", "e1", "e2").begin("a", "e1").fault(Network, "a", time.Minute).
+		begin("b", "e2").end("b", "e2", Done).end("a", "e1", Done)},
 	{"other types are delivered during a pause", 0, tell("multi").commit("t1", "e1", "o1").pauses("a", "e").wait(2*time.Second).done("a", "o1").
 		done("b", "e1")},
 	{"a delivery was about to begin when the pause came, another comes after it", 0, tell("multi").commit("t1", "e1", "e2").pauses("a", "e").done("a", "e1").

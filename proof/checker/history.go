@@ -44,6 +44,9 @@ type Promise struct {
 	// does not expire. DropExpired is true when expired events are deleted.
 	Expires     map[string]time.Duration
 	DropExpired bool
+	// Bounds are how many deliveries of a type all processes make at once, by [outbox.Rules].Fleetwide; a
+	// type without an entry has no such bound.
+	Bounds map[string]int
 	// Endless are the event types that have endless attempts.
 	Endless map[string]bool
 	// Once are the event types whose effect happens exactly once.

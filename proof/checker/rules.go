@@ -31,6 +31,7 @@ const (
 	RuleCounted Rule = "counted"
 	RulePaused  Rule = "paused"
 	RuleDrain   Rule = "drain"
+	RuleBounded Rule = "bounded"
 
 	// The rules of unique keys.
 	RuleUnique  Rule = "unique"
@@ -75,6 +76,7 @@ var Rules = []RuleText{
 	{RuleCounted, "An attempt is counted for a delivery that failed, and for no other: not for a delivery that deferred its event or paused its kind, and not in a process without a listener. A process that a fault of the run struck may count more. Events with several listeners, and events that operators replayed, are left out."},
 	{RulePaused, "A process that has learned that a type of events is paused begins no delivery of this type (up to a second later: the delivery may have been about to begin) until it has learned that the pause is over."},
 	{RuleDrain, "A process that only drains delivers nothing outside of a Drain, and in a Drain each event at most once and at most as many events as asked for. The result counts its successes, and no failure that it did not have."},
+	{RuleBounded, "All processes together make no more deliveries at once of a type with a fleet-wide Concurrency than it allows, not counting those of a process that a fault other than a kill kept from renewing its share."},
 	{RuleUnique, "Of the events of a type with the same unique key at most one is pending at a time, not counting the time after an operator replayed it."},
 	{RuleKeptOut, "A write that a unique key keeps out writes no event. The write returns the id of an event of the same type with that key, which stands and has not ended before the write began: that event is delivered for both."},
 	{RuleRequestOnce, "Of the executions of the requests with a key at most one stands, and exactly one if any of the requests was answered as done. An answer 409 without Idempotent-Replayed, an answer from 500 on, and no answer promise nothing."},

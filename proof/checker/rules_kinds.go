@@ -131,3 +131,30 @@ func (f *facts) checkPaused() {
 		}
 	}
 }
+
+// shareLasts is how long the share of a process in a fleet-wide bound lasts unless it is renewed.
+const shareLasts = 10 * time.Second
+
+// checkBounded checks [RuleBounded].
+func (f *facts) checkBounded() {
+	under := map[string][]*delivery{} // by type; those that have not ended, as far as the sweep has come
+	for _, d := range f.deliveries {  // by their beginnings
+		e := f.byID[d.Event]
+		if e == nil || f.Promise.Bounds[e.Type] == 0 {
+			continue
+		}
+		now := slices.DeleteFunc(under[e.Type], func(before *delivery) bool { return !before.end.After(d.begin) })
+		now = append(now, d)
+		under[e.Type] = now
+		counted := 0
+		for _, running := range now {
+			if !f.faults.during(running.process, running.begin.Add(-2*shareLasts), d.begin, Stop, Network, Server, Clock) {
+				counted++
+			}
+		}
+		if counted > f.Promise.Bounds[e.Type] {
+			f.broken(RuleBounded, d.Event, "%d deliveries of %s run at once, and its bound is %d", counted, e.Type, f.Promise.Bounds[e.Type])
+			return
+		}
+	}
+}

@@ -25,6 +25,7 @@ func (n *node) listeners() []outbox.Binding {
 		on(Once, outbox.ListenerFunc(n.plain(""))),
 		on(Brief, outbox.ListenerFunc(n.plain("")), outbox.Rules{Expires: n.Expires, DropExpired: n.DropExpired}),
 		on(Down, outbox.ListenerFunc(n.plain(""))),
+		on(Bounded, outbox.ListenerFunc(n.plain("")), outbox.Rules{Concurrency: n.Bounded, Fleetwide: n.Bounded > 0}),
 		on(Endless, outbox.ListenerFunc(n.plain("")), n.endless()),
 		on(Ledger, n.recorded("", n.handle())),
 		on(Inbox, outbox.ListenerFunc(n.inbox)),

@@ -84,6 +84,9 @@ type Spec struct {
 	// for that time.
 	PauseFor time.Duration
 	Down     int
+	// Bounded is the Concurrency of events of type [Bounded] in all processes together; zero: there are
+	// no such events. Only in mode multi.
+	Bounded int
 	// Drains: the process is not started. It drains again and again, so many events at most.
 	Drains int
 	// Abroad is how many transactions in a hundred write their events while the names of their
@@ -142,13 +145,15 @@ const (
 	Rare = "Rare"
 	// Down has a single listener, whose receiver is down at times.
 	Down = "Down"
+	// Bounded has a single listener, and a bound of all processes together.
+	Bounded = "Bounded"
 )
 
 // Types are the types that most events have, Seldom the other types, and Names the listeners of an
 // event of type [Many].
 var (
 	Types  = []string{Plain, Ledger, Inbox, Many, Batch}
-	Seldom = []string{Once, Brief, Endless, Rare, Down}
+	Seldom = []string{Once, Brief, Endless, Rare, Down, Bounded}
 	Names  = []string{"mail", "search", "stock"}
 )
 
@@ -161,6 +166,7 @@ func (s Spec) Promise() checker.Promise {
 		Once:      map[string]bool{Ledger: true, Inbox: true},
 		Expires:   map[string]time.Duration{Brief: s.Expires}, DropExpired: s.DropExpired,
 		Endless: map[string]bool{Endless: true},
+		Bounds:  map[string]int{Bounded: s.Bounded},
 	}
 }
 
@@ -177,6 +183,9 @@ func (s Spec) seldom() (types []string) {
 	}
 	if s.PauseFor > 0 {
 		types = append(types, Down)
+	}
+	if s.Bounded > 0 {
+		types = append(types, Bounded)
 	}
 	return types
 }

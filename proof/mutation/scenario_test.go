@@ -64,6 +64,9 @@ var (
 	pausing = scenario{"a listener pauses its kind of event", spec("multi", func(s *faultrun.Spec) {
 		s.Seldom, s.PauseFor, s.Down, s.Fail, s.Pace = 60, 3*time.Second, 20, 20, 50*time.Millisecond
 	}), 2, nil}
+	bounded = scenario{"two processes, a fleet-wide bound of one", spec("multi", func(s *faultrun.Spec) {
+		s.Seldom, s.Bounded, s.Slow, s.Lease, s.Fail = 60, 1, 100*time.Millisecond, 0, 20
+	}), 2, nil}
 	draining    = scenario{"two processes drain", spec("multi", func(s *faultrun.Spec) { s.Drains = 5 }), 2, nil}
 	drainingAll = scenario{"two processes drain all that is due", spec("multi", func(s *faultrun.Spec) { s.Drains, s.Slow = 200, 60*time.Millisecond }), 2, nil}
 

@@ -172,6 +172,10 @@ var mutations = []mutation{
 		"\t\tnext.kinds[pause.Kind] = known\n", "\t\t_ = known\n", pausing, checker.RulePaused,
 	},
 	{
+		"a process sees no shares of the others", "outbox/internal/shares/keeper.go",
+		"\tl := was.at(row.Now)\n", "\tl := was.at(row.Now.Add(time.Hour))\n", bounded, checker.RuleBounded,
+	},
+	{
 		"a Drain reads what became due after it began", "outbox/poller_drain.go",
 		"\t\treturn d.due\n", "\t\treturn storedTime(p.clock.Now())\n", drainingAll, checker.RuleDrain,
 	},
