@@ -52,6 +52,15 @@ var (
 	two      = scenario{"two processes", spec("multi", func(s *faultrun.Spec) { s.Slow, s.Lease = 100*time.Millisecond, 0 }), 2, nil}
 	byKey    = scenario{"two processes, by key", spec("by-key", func(s *faultrun.Spec) { s.MaxAttempts = 50 }), 2, nil}
 
+	polled = scenario{"two processes deliver what a third writes", spec("multi", func(s *faultrun.Spec) {
+		s.Slow, s.Lease, s.Writers, s.Fail = 300*time.Millisecond, 0, nil, 0
+	}), 2, func(l *lab) {
+		delivers := l.spec
+		l.spec.Mode, l.spec.Writers, l.spec.Transactions = "writer-only", []string{"sqltx", "sqltx"}, 150
+		l.spec.Pace = 10 * time.Millisecond
+		l.start("writer")
+		l.spec = delivers
+	}}
 	unique = scenario{"two processes write events with unique keys", spec("multi", func(s *faultrun.Spec) {
 		s.Unique, s.Fail = 80, 20
 	}), 2, nil}

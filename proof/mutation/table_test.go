@@ -110,8 +110,8 @@ var mutations = []mutation{
 		"return q.free(c.LeaseDuration)", "return q", inTurn, checker.RuleTwice,
 	},
 	{
-		"a process takes a range although another process set the list meanwhile", "outbox/sqlstore/ranges.go",
-		`q.add(" AND owner = ").arg(was)`, `q.add(" AND owner IS NOT NULL")`, two, checker.RuleTwice,
+		"a process takes a range although another process set the list meanwhile", "outbox/sqlstore/control.go",
+		`q.add(" AND owner = ").arg(was)`, `q.add(" AND owner IS NOT NULL")`, polled, checker.RuleTwice,
 	},
 	{
 		"leases are not renewed", "outbox/leases.go",
