@@ -243,6 +243,8 @@ func TestWhatIsTakenBackIsChecked(t *testing.T) {
 		"Waiting.Kind.EventType is required":    {AggregateID: "7"},
 		"Waiting.AggregateID is required":       {Kind: kind},
 		"Waiting.EventIDs exclude Kind, Aggreg": {EventIDs: []string{"a"}, DueAfter: time.Now()},
+		"Waiting.DueAfter leads to the year 10": {Kind: kind, AggregateID: "7", DueAfter: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"Waiting.DueBefore leads to the year 9": {Kind: kind, AggregateID: "7", DueBefore: time.Date(999, 1, 1, 0, 0, 0, 0, time.UTC)},
 	} {
 		scope := outboxtest.NewScope(store.DB())
 		_, err := w.Cancel(scope.Context(t.Context()), which)
@@ -256,6 +258,10 @@ func TestWhatIsTakenBackIsChecked(t *testing.T) {
 	require.ErrorContains(t, err, "Change.AvailableAt is zero")
 	_, err = w.Replace(ctx, "a", outbox.Replacement{})
 	require.ErrorContains(t, err, "Replacement.Payload is required")
+	_, err = w.Replace(ctx, "a", outbox.Replacement{Payload: outbox.JSON(make(chan int))})
+	require.ErrorContains(t, err, "Replacement.Payload cannot be made")
+	_, err = w.Replace(ctx, "a", outbox.Replacement{Payload: outbox.RawJSON(`{`)})
+	require.ErrorContains(t, err, "Replacement.Payload is not valid JSON (1 bytes")
 	_, err = w.Replace(ctx, "a", outbox.Replacement{Payload: outbox.JSON(1), Headers: map[string]string{"outbox-listener": "x"}})
 	require.ErrorContains(t, err, "Replacement.Headers")
 	require.NoError(t, scope.Commit())
