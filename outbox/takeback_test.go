@@ -270,3 +270,53 @@ func TestWhatIsTakenBackIsChecked(t *testing.T) {
 	_, err = w.Cancel(t.Context(), byID("a"))
 	require.ErrorIs(t, err, outbox.ErrNoTransaction)
 }
+
+// A head that is cancelled frees its key at once, not with the next look at the table.
+func TestACancelledHeadFreesItsKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c calls
+		e := start(t, outbox.Config{Mode: outbox.OrderedByKey{Poll: outbox.PollOptions{Interval: time.Hour}}}, func(_ context.Context, env outbox.Envelope) error {
+			if c.add(env.EventID); env.EventID == "head" {
+				return outbox.RetryIn(24*time.Hour, fmt.Errorf("boom"))
+			}
+			return nil
+		})
+		head, next := said("head"), said("next")
+		head.AggregateID, next.AggregateID = "7", "7"
+		e.write(head, next)
+		time.Sleep(time.Minute)
+		require.Equal(t, []int{1, 0}, []int{c.of("head"), c.of("next")})
+		require.Equal(t, outbox.TakenBack{Changed: 1}, e.cancel("head"))
+		time.Sleep(time.Second)
+		require.Equal(t, 1, c.of("next"))
+	})
+}
+
+// The process that delivers does not see the transaction of another process end.
+func TestAnotherProcessRollsACancellationBack(t *testing.T) {
+	t.Parallel()
+	modes := map[string]outbox.Mode{
+		"single node": outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Hour}}, "ordered": outbox.Ordered{Poll: outbox.PollOptions{Interval: time.Hour}},
+		"many nodes": outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}}, "by key": outbox.OrderedByKey{Poll: outbox.PollOptions{Interval: time.Hour}},
+	}
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var c calls
+				e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) error { c.add(env.EventID); return nil })
+				e.write(dueIn("reminder", time.Minute))
+				scope := outboxtest.NewScope(e.store.DB())
+				n, err := e.store.Writer().Cancel(scope.Context(t.Context()), byID("reminder"))
+				require.NoError(t, err)
+				require.Equal(t, outbox.TakenBack{Changed: 1}, n)
+				time.Sleep(5 * time.Minute)
+				require.Zero(t, c.of("reminder"))
+				require.NoError(t, scope.Rollback(nil))
+				time.Sleep(1100 * time.Millisecond)
+				require.Equal(t, 1, c.of("reminder"))
+			})
+		})
+	}
+}
