@@ -345,7 +345,7 @@ func (v *validator) headers(h map[string]string) {
 func (v *validator) payload(p *Payload, eventType EventType) {
 	switch n := len(p.data); {
 	case p.err != nil:
-		v.errs = append(v.errs, fmt.Errorf("%w: %w", &FieldError{Field: "Envelope.Payload", Problem: "cannot be made"}, p.err))
+		v.errs = append(v.errs, fmt.Errorf("%w: %w", &FieldError{Field: v.what + ".Payload", Problem: "cannot be made"}, p.err))
 	case p.IsZero():
 		v.add("Payload", "is required; make one with outbox.JSON, outbox.RawJSON or outbox.Bytes")
 	case n > MaxPayloadBytes:
@@ -355,7 +355,11 @@ func (v *validator) payload(p *Payload, eventType EventType) {
 	case !utf8.ValidString(p.data):
 		v.add("Payload", fmt.Sprintf("is not valid UTF-8 (%d bytes); outbox.Bytes makes a payload of other data", n))
 	case !p.trusted && !jsonvalid.Valid(p.data):
-		v.add("Payload", fmt.Sprintf("of event type %.128q is not valid JSON (%d bytes; %s)", eventType, n, syntaxAt(p.data)))
+		of := ""
+		if eventType != "" {
+			of = fmt.Sprintf("of event type %.128q ", eventType)
+		}
+		v.add("Payload", fmt.Sprintf("%sis not valid JSON (%d bytes; %s)", of, n, syntaxAt(p.data)))
 	case hasEscapedNUL(p.data):
 		v.add("Payload", `holds a NUL character (\u0000), which databases do not store in JSON`)
 	default:

@@ -45,6 +45,12 @@ func (w *walk) step(runs Runs, found bool) {
 // freeRuns claims runs of free keys, key after key.
 type freeRuns struct{ keyReader }
 
+// readsRuns reports whether an event may hold back other events of its key.
+func (p *poller) readsRuns() bool {
+	_, runs := p.free.(*freeRuns)
+	return runs
+}
+
 func (s *freeRuns) check(ctx context.Context) error { return s.store.CheckRuns(ctx, s.p.db) }
 
 func (s *freeRuns) begin() { s.walk.begin() }
@@ -148,6 +154,9 @@ func (s *keyReader) claim(ctx context.Context, runs [][]string, free bool) (f fo
 	for i := range got.ds {
 		got.ds[i].until = until
 		rows[got.ds[i].id()] = &got.ds[i]
+	}
+	if free && got.len() < len(ids) { // a transaction that takes events back may have locked the others
+		p.leftLocked()
 	}
 	begin, err := s.beginKeys(ctx, runs, rows, got.undecodable)
 	if err != nil {

@@ -67,7 +67,7 @@ func (w *Writer) ChangeScope(ctx context.Context, scope TxScope, which Waiting, 
 		return n, err
 	}
 	err = scope.AfterRollback(func(context.Context, error) { w.lookAgain() })
-	if err == nil && !c.Cancel {
+	if err == nil {
 		err = scope.AtCommit(func() { w.changed(c) })
 	}
 	if err != nil {
@@ -94,8 +94,11 @@ func (w *Writer) ChangeUnmanaged(ctx context.Context, tx Execer, which Waiting, 
 }
 
 // changed makes pollers read the events of a committed transaction when they are due: the rows were
-// locked until now.
+// locked until now. A cancelled event may have held back its key.
 func (w *Writer) changed(c Change) {
+	if c.Cancel && w.poller != nil && !w.poller.readsRuns() {
+		return
+	}
 	at := c.AvailableAt
 	if at.IsZero() {
 		at = w.clock.Now()

@@ -63,7 +63,7 @@ func TestACancelledEventIsNotDeliveredAndOneInHandIsNotCancelled(t *testing.T) {
 				require.Equal(t, outbox.TakenBack{Changed: 1, InHand: 1}, e.cancel("gone", "slow"))
 				close(goOn)
 				time.Sleep(2 * time.Minute)
-				require.Equal(t, map[string]int{"stays": 1, "slow": 1}, c.n)
+				require.Equal(t, map[string]int{"stays": 1, "slow": 1}, c.all())
 				_, there := e.store.Row("gone")
 				require.False(t, there)
 				require.Equal(t, outbox.TakenBack{Delivered: 3}, e.cancel("gone", "slow", "stays"))
@@ -99,7 +99,7 @@ func TestAQueuedRetryIsInHand(t *testing.T) {
 				time.Sleep(50 * time.Second) // the retry is queued behind the event that blocks
 				require.Equal(t, outbox.TakenBack{InHand: 1}, e.cancel("retried"))
 				time.Sleep(2 * time.Hour)
-				require.Equal(t, 2, c.n["retried"])
+				require.Equal(t, 2, c.of("retried"))
 				row, _ := e.store.Row("retried")
 				require.Equal(t, outbox.StatusDone, row.Status)
 			})
@@ -124,16 +124,16 @@ func TestAnEventWaitsForTheTransactionThatTakesItBack(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, outbox.TakenBack{Changed: 1}, n)
 					time.Sleep(30 * time.Second)
-					require.Empty(t, c.n)
+					require.Empty(t, c.all())
 					if commits {
 						require.NoError(t, scope.Commit())
 						time.Sleep(time.Hour)
-						require.Empty(t, c.n)
+						require.Empty(t, c.all())
 						return
 					}
 					require.NoError(t, scope.Rollback(nil))
 					time.Sleep(2 * time.Second)
-					require.Equal(t, map[string]int{"reminder": 1}, c.n)
+					require.Equal(t, map[string]int{"reminder": 1}, c.all())
 				})
 			})
 		}
@@ -243,6 +243,8 @@ func TestWhatIsTakenBackIsChecked(t *testing.T) {
 		"Waiting.Kind.EventType is required":    {AggregateID: "7"},
 		"Waiting.AggregateID is required":       {Kind: kind},
 		"Waiting.EventIDs exclude Kind, Aggreg": {EventIDs: []string{"a"}, DueAfter: time.Now()},
+		"Waiting.DueAfter leads to the year 10": {Kind: kind, AggregateID: "7", DueAfter: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"Waiting.DueBefore leads to the year 9": {Kind: kind, AggregateID: "7", DueBefore: time.Date(999, 1, 1, 0, 0, 0, 0, time.UTC)},
 	} {
 		scope := outboxtest.NewScope(store.DB())
 		_, err := w.Cancel(scope.Context(t.Context()), which)
@@ -256,6 +258,10 @@ func TestWhatIsTakenBackIsChecked(t *testing.T) {
 	require.ErrorContains(t, err, "Change.AvailableAt is zero")
 	_, err = w.Replace(ctx, "a", outbox.Replacement{})
 	require.ErrorContains(t, err, "Replacement.Payload is required")
+	_, err = w.Replace(ctx, "a", outbox.Replacement{Payload: outbox.JSON(make(chan int))})
+	require.ErrorContains(t, err, "Replacement.Payload cannot be made")
+	_, err = w.Replace(ctx, "a", outbox.Replacement{Payload: outbox.RawJSON(`{`)})
+	require.ErrorContains(t, err, "Replacement.Payload is not valid JSON (1 bytes")
 	_, err = w.Replace(ctx, "a", outbox.Replacement{Payload: outbox.JSON(1), Headers: map[string]string{"outbox-listener": "x"}})
 	require.ErrorContains(t, err, "Replacement.Headers")
 	require.NoError(t, scope.Commit())
@@ -263,4 +269,54 @@ func TestWhatIsTakenBackIsChecked(t *testing.T) {
 	require.ErrorIs(t, err, outbox.ErrNoTransaction)
 	_, err = w.Cancel(t.Context(), byID("a"))
 	require.ErrorIs(t, err, outbox.ErrNoTransaction)
+}
+
+// A head that is cancelled frees its key at once, not with the next look at the table.
+func TestACancelledHeadFreesItsKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c calls
+		e := start(t, outbox.Config{Mode: outbox.OrderedByKey{Poll: outbox.PollOptions{Interval: time.Hour}}}, func(_ context.Context, env outbox.Envelope) error {
+			if c.add(env.EventID); env.EventID == "head" {
+				return outbox.RetryIn(24*time.Hour, fmt.Errorf("boom"))
+			}
+			return nil
+		})
+		head, next := said("head"), said("next")
+		head.AggregateID, next.AggregateID = "7", "7"
+		e.write(head, next)
+		time.Sleep(time.Minute)
+		require.Equal(t, []int{1, 0}, []int{c.of("head"), c.of("next")})
+		require.Equal(t, outbox.TakenBack{Changed: 1}, e.cancel("head"))
+		time.Sleep(time.Second)
+		require.Equal(t, 1, c.of("next"))
+	})
+}
+
+// The process that delivers does not see the transaction of another process end.
+func TestAnotherProcessRollsACancellationBack(t *testing.T) {
+	t.Parallel()
+	modes := map[string]outbox.Mode{
+		"single node": outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Hour}}, "ordered": outbox.Ordered{Poll: outbox.PollOptions{Interval: time.Hour}},
+		"many nodes": outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}}, "by key": outbox.OrderedByKey{Poll: outbox.PollOptions{Interval: time.Hour}},
+	}
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var c calls
+				e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) error { c.add(env.EventID); return nil })
+				e.write(dueIn("reminder", time.Minute))
+				scope := outboxtest.NewScope(e.store.DB())
+				n, err := e.store.Writer().Cancel(scope.Context(t.Context()), byID("reminder"))
+				require.NoError(t, err)
+				require.Equal(t, outbox.TakenBack{Changed: 1}, n)
+				time.Sleep(5 * time.Minute)
+				require.Zero(t, c.of("reminder"))
+				require.NoError(t, scope.Rollback(nil))
+				time.Sleep(1100 * time.Millisecond)
+				require.Equal(t, 1, c.of("reminder"))
+			})
+		})
+	}
 }

@@ -18,7 +18,7 @@ type Waiting struct {
 	Kind        EventKind
 	AggregateID string
 	// DueAfter and DueBefore, with Kind and AggregateID, choose events by the time at which they are due:
-	// DueAfter <= due < DueBefore. Zero: no bound.
+	// DueAfter <= due < DueBefore, both in whole microseconds and from the year 1000 to 9999. Zero: no bound.
 	DueAfter, DueBefore time.Time
 }
 
@@ -81,9 +81,19 @@ func (w Waiting) seal(c *Change) (Waiting, error) {
 			v.add("AggregateID", "is required with Kind")
 		}
 		v.text("AggregateID", w.AggregateID, MaxAggregateIDLength)
+		w.DueAfter, w.DueBefore = v.bound("DueAfter", w.DueAfter), v.bound("DueBefore", w.DueBefore)
 	}
 	c.validate(&v)
 	return w, v.err()
+}
+
+// bound checks a bound of the due time, and returns it as databases store times. Zero: no bound.
+func (v *validator) bound(field string, t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	v.time(field, t)
+	return storedTime(t)
 }
 
 func (c *Change) validate(v *validator) {

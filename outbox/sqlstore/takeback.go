@@ -42,10 +42,14 @@ func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 	if left == 0 && len(w.EventIDs) > 0 {
 		return n, nil
 	}
+	isChanged := make(map[string]bool, len(changed))
+	for _, id := range changed {
+		isChanged[id] = true
+	}
 	others := func(condition string) (int, error) {
 		q := s.query(512).add("SELECT event_id FROM ").table(s).add(" WHERE ").waiting(s, w).add(" AND ", condition).locked()
 		ids, err := s.readTexts(ctx, tx, "looking at events that are not changed", q)
-		return len(slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(changed, id) })), err
+		return len(slices.DeleteFunc(ids, func(id string) bool { return isChanged[id] })), err
 	}
 	if n.InHand, err = others("status IN (0, 2)"); err != nil {
 		return n, err
