@@ -264,3 +264,53 @@ func TestWhatIsTakenBackIsChecked(t *testing.T) {
 	_, err = w.Cancel(t.Context(), byID("a"))
 	require.ErrorIs(t, err, outbox.ErrNoTransaction)
 }
+
+// In order, an event that a transaction takes back holds up the events behind it until the transaction
+// ends.
+func TestInOrderNothingOvertakesAnEventThatIsBeingTakenBack(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []string{"delayed", "at once"} {
+		for _, commits := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, commits %t", behind, commits), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					var got arrivals
+					store := &counting{Store: outboxtest.NewStore()}
+					e := start(t, outbox.Config{Store: store, Mode: outbox.Ordered{}}, func(_ context.Context, env outbox.Envelope) error {
+						got.add(env.EventID)
+						return nil
+					})
+					want := []string{"e-0", "e-1", "e-2", "e-3", "e-4", "e-5"}
+					e.write(dueIn("e-0", 60*time.Second), dueIn("e-1", 61*time.Second), dueIn("e-2", 61*time.Second+time.Millisecond))
+					if behind == "delayed" {
+						e.write(dueIn("e-3", 61*time.Second+2*time.Millisecond), dueIn("e-4", 61*time.Second+3*time.Millisecond), dueIn("e-5", 62*time.Second))
+					}
+					time.Sleep(59 * time.Second)
+					scope := outboxtest.NewScope(store.DB())
+					n, err := e.Writer().Cancel(scope.Context(t.Context()), byID("e-1"))
+					require.NoError(t, err)
+					require.Equal(t, outbox.TakenBack{Changed: 1}, n)
+					time.Sleep(3 * time.Second)
+					if behind == "at once" {
+						e.write(said("e-3"))
+						e.write(said("e-4"), said("e-5"))
+					}
+					time.Sleep(time.Second)
+					require.Equal(t, want[:1], got.all())
+					before := store.n.Load()
+					time.Sleep(10 * time.Minute)
+					require.Equal(t, want[:1], got.all())
+					require.Less(t, store.n.Load()-before, int64(5000), "about a look in a second")
+					if commits {
+						require.NoError(t, scope.Commit())
+						want = append(want[:1], want[2:]...)
+					} else {
+						require.NoError(t, scope.Rollback(nil))
+					}
+					time.Sleep(2 * time.Second)
+					require.Equal(t, want, got.all())
+				})
+			})
+		}
+	}
+}
