@@ -281,9 +281,9 @@ func TestInOrderNothingOvertakesAnEventThatIsBeingTakenBack(t *testing.T) {
 						return nil
 					})
 					want := []string{"e-0", "e-1", "e-2", "e-3", "e-4", "e-5"}
-					e.write(dueIn("e-0", 60*time.Second), dueIn("e-1", 61*time.Second), dueIn("e-2", 61*time.Second+time.Millisecond))
+					e.write(dueIn("e-0", 60*time.Second), dueIn("e-1", 61*time.Second), dueIn("e-2", 61*time.Second))
 					if behind == "delayed" {
-						e.write(dueIn("e-3", 61*time.Second+2*time.Millisecond), dueIn("e-4", 61*time.Second+3*time.Millisecond), dueIn("e-5", 62*time.Second))
+						e.write(dueIn("e-3", 61*time.Second), dueIn("e-4", 61*time.Second+3*time.Millisecond), dueIn("e-5", 62*time.Second))
 					}
 					time.Sleep(59 * time.Second)
 					scope := outboxtest.NewScope(store.DB())
