@@ -254,6 +254,8 @@ func TestWhatIsTakenBackIsChecked(t *testing.T) {
 	ctx := scope.Context(t.Context())
 	_, err := w.Reschedule(ctx, byID("a"), time.Time{})
 	require.ErrorContains(t, err, "Change.AvailableAt is zero")
+	_, err = w.ChangeScope(ctx, scope, outbox.Waiting{Kind: kind, AggregateID: "7"}, outbox.Replacement{Payload: outbox.JSON(1)}.Change())
+	require.ErrorContains(t, err, "Waiting.EventIDs is empty; a Change with Content")
 	_, err = w.Replace(ctx, "a", outbox.Replacement{})
 	require.ErrorContains(t, err, "Replacement.Payload is required")
 	_, err = w.Replace(ctx, "a", outbox.Replacement{Payload: outbox.JSON(1), Headers: map[string]string{"outbox-listener": "x"}})
@@ -313,4 +315,38 @@ func TestInOrderNothingOvertakesAnEventThatIsBeingTakenBack(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A replaced event for one of several listeners stays an event for this listener, under the event's id.
+func TestAReplacedEventOfOneListenerStaysWithThisListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var got arrivals
+		e := build(t, outbox.Config{}, nil)
+		for name, fails := range map[string]bool{"mail": true, "stock": false} {
+			require.NoError(t, e.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
+				got.add(fmt.Sprint(name, " ", env.EventID, " ", env.Payload.String(), " ", len(env.Headers)))
+				if fails && env.Attempts == 0 {
+					return outbox.RetryIn(time.Minute, fmt.Errorf("boom"))
+				}
+				return nil
+			}), outbox.Named(name))))
+		}
+		require.NoError(t, e.Start(t.Context()))
+		e.write(said("a"))
+		time.Sleep(10 * time.Second)
+		require.Equal(t, outbox.TakenBack{Delivered: 1}, e.cancel("a"), "the event is split")
+		var own string
+		for _, row := range e.store.Rows() {
+			if row.Status == outbox.StatusRetry {
+				own = row.Envelope.EventID
+			}
+		}
+		require.NotEmpty(t, own)
+		require.Equal(t, outbox.TakenBack{Changed: 1}, e.inTx(func(ctx context.Context) (outbox.TakenBack, error) {
+			return e.Writer().Replace(ctx, own, outbox.Replacement{Payload: outbox.JSON("new"), Headers: map[string]string{"k": "v"}})
+		}))
+		time.Sleep(2 * time.Minute)
+		require.ElementsMatch(t, []string{`mail a "a" 0`, `stock a "a" 0`, `mail a "new" 1`}, got.all())
+	})
 }
