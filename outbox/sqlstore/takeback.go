@@ -56,7 +56,7 @@ func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 		return n, nil
 	}
 	others := func(condition string) (int, error) {
-		q := s.query(512).add("SELECT event_id FROM ").table(s).add(" WHERE ").waiting(s, w).add(" AND ", condition).locked()
+		q := s.query(512).add("SELECT event_id FROM ").table(s).add(" WHERE ").waiting(s, w).inState(condition).locked()
 		ids, err := s.readTexts(ctx, tx, "looking at events that are not changed", q)
 		return len(slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(changed, id) })), err
 	}
@@ -102,7 +102,7 @@ func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, w outbox.Wa
 		what = fmt.Sprintf("changing %d events that wait, from %s on", len(w.EventIDs), w.EventIDs[0])
 	}
 	postponed := func(q *query) *query {
-		return q.add(" WHERE ").waiting(s, w).add(" AND status IN (0, 2) AND locked_by IS NULL AND locked_at IS NULL AND available_at > created_at")
+		return q.add(" WHERE ").waiting(s, w).inState("status IN (0, 2) AND locked_by IS NULL AND locked_at IS NULL AND available_at > created_at")
 	}
 	if s.d.name == "mysql" {
 		q := postponed(s.query(512).add("SELECT event_id FROM ").table(s))
@@ -125,6 +125,16 @@ func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, w outbox.Wa
 		return nil, s.fail(what, err)
 	}
 	return s.readTexts(ctx, tx, what, postponed(q).add(" RETURNING event_id"))
+}
+
+// inState writes the condition for the state of the rows of a choice. MySQL's index of [WithKeyIndex] begins
+// with the status. PostgreSQL would take another index that begins with the status, and read all pending
+// rows; see [query.still].
+func (q *query) inState(condition string) *query {
+	if q.d == mysql {
+		return q.add(" AND ", condition)
+	}
+	return q.still(condition)
 }
 
 // changed writes the beginning of a DELETE, or of an UPDATE, of rows that wait.
