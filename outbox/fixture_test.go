@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -99,6 +100,12 @@ func (c *calls) of(id string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n[id]
+}
+
+func (c *calls) all() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.n)
 }
 
 func (c *calls) total() (events, deliveries int) {
