@@ -89,7 +89,7 @@ type found struct {
 	back        []Lease
 	right       *right // to the range that is read; nil: none
 	all         bool   // no free row was left
-	stopped     bool   // the next row is paused, and holds up the rows behind it
+	stopped     bool   // the next row is paused, or locked, and holds up the rows behind it
 }
 
 // check reports that the database lacks a part that the sources need.

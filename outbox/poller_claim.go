@@ -130,9 +130,11 @@ const postponedName = "/postponed"
 
 // claimPostponed leases the postponed rows among rows that were read without leases. The claimed rows,
 // as they are now, take the places of the rows that were read. Rows that are not claimed are left to a
-// later read: a transaction takes them back, or another statement has changed them.
+// later read: a transaction takes them back, or another statement has changed them. In order, the rows
+// behind such a row are left too; see [poller.stopAtLocked].
 func (p *poller) claimPostponed(ctx context.Context, f *found) error {
 	p.stopAtPause(f)
+	early := p.stopWhileLocked(f)
 	ids := p.postponed(f.ds)
 	if ids == nil {
 		return nil
@@ -151,8 +153,12 @@ func (p *poller) claimPostponed(ctx context.Context, f *found) error {
 			claimed[c.ds[i].id()] = &c.ds[i]
 		}
 		f.undecodable = append(f.undecodable, c.undecodable...)
-		if c.len() < len(free) {
+		switch {
+		case c.len() < len(free):
 			p.leftLocked()
+			p.stopAtLocked(f, claimed, free)
+		case early: // the row is free again
+			p.agenda.Note(p.clock.Now())
 		}
 	}
 	f.ds = slices.DeleteFunc(f.ds, func(dl delivery) bool {
@@ -176,6 +182,44 @@ func (p *poller) stopAtPause(f *found) {
 	if i >= 0 {
 		f.ds, f.stopped = f.ds[:i], true
 	}
+}
+
+// stopAtLocked leaves out, in order, the first row that was to be claimed and was not, and the rows behind
+// it: if the transaction that takes the row back is rolled back, the row comes first. The leases of claimed
+// rows behind it are given back.
+func (p *poller) stopAtLocked(f *found, claimed map[string]*delivery, asked []string) {
+	if !p.inOrder {
+		return
+	}
+	isLocked := func(dl delivery) bool {
+		undecodable := slices.ContainsFunc(f.undecodable, func(row Undecodable) bool { return row.EventID == dl.id() })
+		return slices.Contains(asked, dl.id()) && claimed[dl.id()] == nil && !undecodable
+	}
+	i := slices.IndexFunc(f.ds, isLocked)
+	if i < 0 {
+		return
+	}
+	for _, dl := range f.ds[i:] {
+		if c := claimed[dl.id()]; c != nil {
+			f.back = append(f.back, Lease{dl.id(), c.lease})
+		}
+	}
+	f.ds, f.stopped = f.ds[:i], true
+}
+
+// stopWhileLocked leaves out, in order, the rows behind the first row that is to be claimed, if the last
+// cycle could not claim a row. Otherwise each look at a locked row would claim the rows behind it and give
+// them back, which wakes the poller for the next look.
+func (p *poller) stopWhileLocked(f *found) (stopped bool) {
+	if !p.inOrder || p.lockedSince.IsZero() {
+		return false
+	}
+	i := slices.IndexFunc(f.ds, func(dl delivery) bool { return dl.env.isPostponed() && !p.dispatcher.track.holds(dl.id()) })
+	if i < 0 || i+1 == len(f.ds) {
+		return false
+	}
+	f.ds, f.stopped = f.ds[:i+1], true
+	return true
 }
 
 // postponed are the ids of the rows that are postponed.

@@ -197,7 +197,9 @@ func (s *suspects) read(ctx context.Context, limit int) (f found, err error) {
 		return f, err
 	}
 	f.suspect(eventsOf(b.Expired))
-	s.none = f.len() == 0
+	if s.none = f.len() == 0; s.none && len(ids) > 0 {
+		p.leftLocked()
+	}
 	if last || p.suspected.Add(int64(len(ids))) >= p.dispatcher.inHandLimit() {
 		p.died.CompareAndSwap(died, nil)
 	}

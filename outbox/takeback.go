@@ -17,8 +17,8 @@ import (
 // The rows of the events are locked until the transaction ends, so an event that becomes due meanwhile
 // waits for the end. Cancel works on events of the same transaction by the same rule.
 //
-// A row for one of several listeners of an event has an id of its own; see [Named]. By Kind and
-// AggregateID such rows are cancelled too.
+// A row for one of several listeners of an event has an id of its own, not the id that Write returned; see
+// [Named]. By Kind and AggregateID such rows are cancelled too.
 //
 // Errors are the same as for [Writer.Write] as far as they concern the transaction; an invalid choice,
 // or a choice for which the store lacks the index, is a [FieldError].
@@ -34,7 +34,8 @@ func (w *Writer) Reschedule(ctx context.Context, which Waiting, at time.Time) (T
 
 // Replace gives an event that waits another payload and other headers, and, if with.AvailableAt is
 // set, another due time, in the transaction that ctx carries. The id, the kind, the aggregate id and the
-// tenant of the event stay. No BeforeWrite hook runs. The rest is as for [Writer.Cancel].
+// tenant of the event stay, and so does the listener of an event that is for one of several listeners. No
+// BeforeWrite hook runs. The rest is as for [Writer.Cancel].
 func (w *Writer) Replace(ctx context.Context, eventID string, with Replacement) (TakenBack, error) {
 	return w.change(ctx, Waiting{EventIDs: []string{eventID}}, with.Change())
 }

@@ -256,6 +256,8 @@ func TestWhatIsTakenBackIsChecked(t *testing.T) {
 	ctx := scope.Context(t.Context())
 	_, err := w.Reschedule(ctx, byID("a"), time.Time{})
 	require.ErrorContains(t, err, "Change.AvailableAt is zero")
+	_, err = w.ChangeScope(ctx, scope, outbox.Waiting{Kind: kind, AggregateID: "7"}, outbox.Replacement{Payload: outbox.JSON(1)}.Change())
+	require.ErrorContains(t, err, "Waiting.EventIDs is empty; a Change with Content")
 	_, err = w.Replace(ctx, "a", outbox.Replacement{})
 	require.ErrorContains(t, err, "Replacement.Payload is required")
 	_, err = w.Replace(ctx, "a", outbox.Replacement{Payload: outbox.JSON(make(chan int))})
@@ -319,4 +321,88 @@ func TestAnotherProcessRollsACancellationBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// In order, an event that a transaction takes back holds up the events behind it until the transaction
+// ends.
+func TestInOrderNothingOvertakesAnEventThatIsBeingTakenBack(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []string{"delayed", "at once"} {
+		for _, commits := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, commits %t", behind, commits), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					var got arrivals
+					store := &counting{Store: outboxtest.NewStore()}
+					e := start(t, outbox.Config{Store: store, Mode: outbox.Ordered{}}, func(_ context.Context, env outbox.Envelope) error {
+						got.add(env.EventID)
+						return nil
+					})
+					want := []string{"e-0", "e-1", "e-2", "e-3", "e-4", "e-5"}
+					e.write(dueIn("e-0", 60*time.Second), dueIn("e-1", 61*time.Second), dueIn("e-2", 61*time.Second))
+					if behind == "delayed" {
+						e.write(dueIn("e-3", 61*time.Second), dueIn("e-4", 61*time.Second+3*time.Millisecond), dueIn("e-5", 62*time.Second))
+					}
+					time.Sleep(59 * time.Second)
+					scope := outboxtest.NewScope(store.DB())
+					n, err := e.Writer().Cancel(scope.Context(t.Context()), byID("e-1"))
+					require.NoError(t, err)
+					require.Equal(t, outbox.TakenBack{Changed: 1}, n)
+					time.Sleep(3 * time.Second)
+					if behind == "at once" {
+						e.write(said("e-3"))
+						e.write(said("e-4"), said("e-5"))
+					}
+					time.Sleep(time.Second)
+					require.Equal(t, want[:1], got.all())
+					before := store.n.Load()
+					time.Sleep(10 * time.Minute)
+					require.Equal(t, want[:1], got.all())
+					require.Less(t, store.n.Load()-before, int64(5000), "about a look in a second")
+					if commits {
+						require.NoError(t, scope.Commit())
+						want = append(want[:1], want[2:]...)
+					} else {
+						require.NoError(t, scope.Rollback(nil))
+					}
+					time.Sleep(2 * time.Second)
+					require.Equal(t, want, got.all())
+				})
+			})
+		}
+	}
+}
+
+// A replaced event for one of several listeners stays an event for this listener, under the event's id.
+func TestAReplacedEventOfOneListenerStaysWithThisListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var got arrivals
+		e := build(t, outbox.Config{}, nil)
+		for name, fails := range map[string]bool{"mail": true, "stock": false} {
+			require.NoError(t, e.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
+				got.add(fmt.Sprint(name, " ", env.EventID, " ", env.Payload.String(), " ", len(env.Headers)))
+				if fails && env.Attempts == 0 {
+					return outbox.RetryIn(time.Minute, fmt.Errorf("boom"))
+				}
+				return nil
+			}), outbox.Named(name))))
+		}
+		require.NoError(t, e.Start(t.Context()))
+		e.write(said("a"))
+		time.Sleep(10 * time.Second)
+		require.Equal(t, outbox.TakenBack{Delivered: 1}, e.cancel("a"), "the event is split")
+		var own string
+		for _, row := range e.store.Rows() {
+			if row.Status == outbox.StatusRetry {
+				own = row.Envelope.EventID
+			}
+		}
+		require.NotEmpty(t, own)
+		require.Equal(t, outbox.TakenBack{Changed: 1}, e.inTx(func(ctx context.Context) (outbox.TakenBack, error) {
+			return e.Writer().Replace(ctx, own, outbox.Replacement{Payload: outbox.JSON("new"), Headers: map[string]string{"k": "v"}})
+		}))
+		time.Sleep(2 * time.Minute)
+		require.ElementsMatch(t, []string{`mail a "a" 0`, `stock a "a" 0`, `mail a "new" 1`}, got.all())
+	})
 }

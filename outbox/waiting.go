@@ -10,7 +10,9 @@ import (
 // has it in hand. An event that is due as soon as it is committed does not wait: a process may have it
 // in hand at any time.
 type Waiting struct {
-	// EventIDs are the ids that [Writer.Write] returned.
+	// EventIDs are the ids that [Writer.Write] returned. When an event of several listeners is split, each
+	// listener that is not done gets an event of its own, with another id, which [Outbox.FindEvents] lists;
+	// the event with the id that Write returned is then delivered.
 	EventIDs []string
 	// Kind and AggregateID choose the events of a kind that have this aggregate id. An empty aggregate
 	// type is [Global]. The store needs an index; see sqlstore.WithKeyIndex and
@@ -40,7 +42,8 @@ type TakenBack struct {
 type Replacement struct {
 	// Payload is required.
 	Payload Payload
-	// Headers replace all headers of the event. May be empty.
+	// Headers replace all headers of the event. May be empty. An event for one of several listeners stays
+	// an event for this listener.
 	Headers map[string]string
 	// AvailableAt is the earliest time of delivery. Zero: as before.
 	AvailableAt time.Time
@@ -53,14 +56,16 @@ type Change struct {
 	// AvailableAt is the new available_at of the rows, if it is later than created_at. Otherwise the rows
 	// get the time a microsecond after created_at, so that they stay postponed. Zero: as before.
 	AvailableAt time.Time
-	// Content has the new payload and headers of the row, and nothing else; nil: as before.
+	// Content has the new payload and headers of the row, and nothing else; nil: as before. Content is for
+	// events by their ids. The row keeps its headers [HeaderListener] and [HeaderEventID].
 	Content *Envelope
 }
 
 // seal checks a choice and a change, and brings both into the form that a store gets.
 func (w Waiting) seal(c *Change) (Waiting, error) {
 	v := validator{what: "Waiting"}
-	switch byKey := w.AggregateID != "" || w.Kind != (EventKind{}); {
+	byKey := w.AggregateID != "" || w.Kind != (EventKind{})
+	switch {
 	case len(w.EventIDs) > 0 && (byKey || !w.DueAfter.IsZero() || !w.DueBefore.IsZero()):
 		v.add("EventIDs", "exclude Kind, AggregateID, DueAfter and DueBefore")
 	case len(w.EventIDs) > 0:
@@ -82,6 +87,9 @@ func (w Waiting) seal(c *Change) (Waiting, error) {
 		}
 		v.text("AggregateID", w.AggregateID, MaxAggregateIDLength)
 		w.DueAfter, w.DueBefore = v.bound("DueAfter", w.DueAfter), v.bound("DueBefore", w.DueBefore)
+	}
+	if c.Content != nil && byKey {
+		v.add("EventIDs", "is empty; a Change with Content is for events by their ids")
 	}
 	c.validate(&v)
 	return w, v.err()

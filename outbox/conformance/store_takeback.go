@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -73,6 +74,33 @@ var takeBackTests = []storeTest{
 			}
 			s.sameEnvelope("replaced", b.Envelopes[0], want, 0)
 		}
+	}},
+	{"ARowOfOneListenerStaysWithIt", func(s *storeSuite) {
+		own := map[string]string{outbox.HeaderListener: `mail "é"`, outbox.HeaderEventID: "event-1"}
+		env := s.event(0)
+		env.AvailableAt, env.Headers = env.OccurredAt.Add(time.Minute), maps.Clone(own)
+		env.Headers["old"] = "header"
+		s.insert(env)
+		for _, content := range []outbox.Envelope{
+			{Payload: outbox.Bytes("application/protobuf", []byte{0, 1, 255}), Headers: map[string]string{"a": "1"}},
+			{Payload: outbox.RawJSON(`{"n": 1}`)},
+		} {
+			given := maps.Clone(content.Headers)
+			s.takesBack("replace", outbox.Waiting{EventIDs: []string{env.EventID}}, outbox.Change{Content: &content}, outbox.TakenBack{Changed: 1})
+			if !maps.Equal(content.Headers, given) {
+				s.t.Fatalf("the caller's headers became %v", content.Headers)
+			}
+			want := env
+			want.Payload, want.Headers = content.Payload, maps.Clone(own)
+			maps.Copy(want.Headers, content.Headers)
+			b := s.pollAt(later)
+			if len(b.Envelopes) != 1 {
+				s.t.Fatalf("a poll read %d events", len(b.Envelopes))
+			}
+			s.sameEnvelope("replaced", b.Envelopes[0], want, 0)
+		}
+		content := outbox.Envelope{Payload: outbox.RawJSON("{}")}
+		s.takesBack("replace", outbox.Waiting{EventIDs: []string{"none"}}, outbox.Change{Content: &content}, outbox.TakenBack{Delivered: 1})
 	}},
 	{"EndsWithItsTransaction", func(s *storeSuite) {
 		env := s.postponed(time.Minute)

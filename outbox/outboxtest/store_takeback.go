@@ -95,6 +95,15 @@ func (s *Store) applyChange(r *memRow, c outbox.Change) {
 		}
 	}
 	if c.Content != nil {
-		r.env.Payload, r.env.Headers = c.Content.Payload, maps.Clone(c.Content.Headers)
+		headers := maps.Clone(c.Content.Headers)
+		for _, key := range []string{outbox.HeaderListener, outbox.HeaderEventID} { // of a row for one of several listeners
+			if value := r.env.Headers[key]; value != "" {
+				if headers == nil {
+					headers = map[string]string{}
+				}
+				headers[key] = value
+			}
+		}
+		r.env.Payload, r.env.Headers = c.Content.Payload, headers
 	}
 }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,7 +17,11 @@ func (s *Store) TakeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 		return n, s.err
 	}
 	if len(w.EventIDs) > 0 {
-		for ids := range slices.Chunk(w.EventIDs, markRows) {
+		size := markRows
+		if c.Content != nil { // each row keeps headers of its own
+			size = 1
+		}
+		for ids := range slices.Chunk(w.EventIDs, size) {
 			some, err := s.takeBack(ctx, tx, outbox.Waiting{EventIDs: ids}, c)
 			if err != nil {
 				return outbox.TakenBack{}, err
@@ -33,9 +38,17 @@ func (s *Store) TakeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 }
 
 func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting, c outbox.Change) (n outbox.TakenBack, err error) {
-	changed, err := s.changeWaiting(ctx, tx, w, c)
-	if err != nil {
-		return n, err
+	var changed []string
+	there := true
+	if c.Content != nil {
+		if there, err = s.keepListener(ctx, tx, w.EventIDs[0], &c); err != nil {
+			return n, err
+		}
+	}
+	if there {
+		if changed, err = s.changeWaiting(ctx, tx, w, c); err != nil {
+			return n, err
+		}
 	}
 	n.Changed = len(changed)
 	left := len(w.EventIDs) - len(changed)
@@ -47,7 +60,7 @@ func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 		isChanged[id] = true
 	}
 	others := func(condition string) (int, error) {
-		q := s.query(512).add("SELECT event_id FROM ").table(s).add(" WHERE ").waiting(s, w).add(" AND ", condition).locked()
+		q := s.query(512).add("SELECT event_id FROM ").table(s).add(" WHERE ").waiting(s, w).inState(condition).locked()
 		ids, err := s.readTexts(ctx, tx, "looking at events that are not changed", q)
 		return len(slices.DeleteFunc(ids, func(id string) bool { return isChanged[id] })), err
 	}
@@ -61,6 +74,31 @@ func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 	return n, nil
 }
 
+// keepListener adds to the new content the headers that say for which of several listeners the row is,
+// and for which event: no change of the row changes them. there is false if the transaction sees no such
+// row.
+func (s *Store) keepListener(ctx context.Context, tx outbox.Execer, eventID string, c *outbox.Change) (there bool, err error) {
+	content := *c.Content
+	content.Headers = make(map[string]string, len(c.Content.Headers)+2)
+	maps.Copy(content.Headers, c.Content.Headers)
+	for _, key := range []string{outbox.HeaderListener, outbox.HeaderEventID} {
+		q := s.query(256).add("SELECT COALESCE(").header(key).add(", '') FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
+		if s.d.name == "mysql" { // reads the row as it is now, as the change does
+			q.add(" FOR UPDATE")
+		}
+		values, err := s.readTexts(ctx, tx, "reading for which listener event "+eventID+" is", q)
+		if err != nil || len(values) == 0 {
+			return false, err
+		}
+		if values[0] == "" { // for all listeners
+			return true, nil
+		}
+		content.Headers[key] = values[0]
+	}
+	c.Content = &content
+	return true, nil
+}
+
 // changeWaiting changes the rows that wait, and returns their ids.
 func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, w outbox.Waiting, c outbox.Change) (ids []string, err error) {
 	what := "changing events that wait"
@@ -68,7 +106,7 @@ func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, w outbox.Wa
 		what = fmt.Sprintf("changing %d events that wait, from %s on", len(w.EventIDs), w.EventIDs[0])
 	}
 	postponed := func(q *query) *query {
-		return q.add(" WHERE ").waiting(s, w).add(" AND status IN (0, 2) AND locked_by IS NULL AND locked_at IS NULL AND available_at > created_at")
+		return q.add(" WHERE ").waiting(s, w).inState("status IN (0, 2) AND locked_by IS NULL AND locked_at IS NULL AND available_at > created_at")
 	}
 	if s.d.name == "mysql" {
 		q := postponed(s.query(512).add("SELECT event_id FROM ").table(s))
@@ -91,6 +129,16 @@ func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, w outbox.Wa
 		return nil, s.fail(what, err)
 	}
 	return s.readTexts(ctx, tx, what, postponed(q).add(" RETURNING event_id"))
+}
+
+// inState writes the condition for the state of the rows of a choice. MySQL's index of [WithKeyIndex] begins
+// with the status. PostgreSQL would take another index that begins with the status, and read all pending
+// rows; see [query.still].
+func (q *query) inState(condition string) *query {
+	if q.d == mysql {
+		return q.add(" AND ", condition)
+	}
+	return q.still(condition)
 }
 
 // changed writes the beginning of a DELETE, or of an UPDATE, of rows that wait.
