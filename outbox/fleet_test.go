@@ -235,35 +235,6 @@ func TestADrainWaitsForItsShare(t *testing.T) {
 	})
 }
 
-// slowEnds is a store in which cycles of the poller end late.
-type slowEnds struct{ *outboxtest.Store }
-
-func (s slowEnds) memory() *outboxtest.Store { return s.Store }
-
-func (s slowEnds) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
-	b, err := s.Store.Claim(ctx, db, q)
-	time.Sleep(50 * time.Millisecond)
-	return b, err
-}
-
-func (s slowEnds) NextDue(ctx context.Context, db outbox.DB, after time.Time) (time.Time, error) {
-	time.Sleep(50 * time.Millisecond)
-	return s.Store.NextDue(ctx, db, after)
-}
-
-// The share comes while the cycle that asked for it still goes on.
-func TestADrainSeesAShareThatComesWithinACycle(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var g together
-		e := build(t, outbox.Config{Store: slowEnds{outboxtest.NewStore()}, Mode: fleetMode(outbox.Rules{Concurrency: 2})}, g.listener(0, time.Millisecond))
-		several(e, 10, "e", "Said")
-		got, err := e.Drain(t.Context(), 10)
-		require.NoError(t, err)
-		require.Equal(t, 10, got.Done)
-	})
-}
-
 func TestFleetwideLimitsInASingleNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
