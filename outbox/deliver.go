@@ -202,7 +202,11 @@ func (d *dispatcher) logUnrouted(dl *delivery) {
 // dueIn is the due time of an event that waits. A Drain does not deliver the event again, also if
 // the clock stands still or was set back.
 func (d *dispatcher) dueIn(delay time.Duration) time.Time {
-	due := dueTime(d.clock.Now(), delay)
+	return d.pastDrain(dueTime(d.clock.Now(), delay))
+}
+
+// pastDrain is a due time; in a Drain, one after the time by which the Drain looks for events.
+func (d *dispatcher) pastDrain(due time.Time) time.Time {
 	if d.drain != nil && !due.After(d.drain.due) {
 		return d.drain.due.Add(time.Microsecond)
 	}
@@ -242,7 +246,7 @@ func (d *dispatcher) waitForKey(dl *delivery) bool {
 	}
 	dl.open()
 	dl.waiting, dl.outcome, dl.reason = w, OutcomeDeferred, errorText(w.reason)
-	dl.next = d.dueIn(w.due.Sub(d.clock.Now()))
+	dl.next = d.pastDrain(dueTime(w.due, 0)) // a slot is known by its exact time
 	return true
 }
 

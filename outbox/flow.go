@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,13 +161,21 @@ func (l *lane) begin(dl *delivery) (wait time.Duration) {
 }
 
 // awaitsShare reports whether events wait in the table for a share.
-func (d *dispatcher) awaitsShare() bool {
+func (d *dispatcher) awaitsShare() bool { return haveLeft(d.shareless()) }
+
+// shareless are the lanes that have no share now.
+func (d *dispatcher) shareless() (list []*lane) {
 	for _, l := range d.lanes() {
-		if l.Left() > 0 && l.hasNoShare() {
-			return true
+		if l.hasNoShare() {
+			list = append(list, l)
 		}
 	}
-	return false
+	return list
+}
+
+// haveLeft reports whether any of the lanes left events in the table.
+func haveLeft(list []*lane) bool {
+	return slices.ContainsFunc(list, func(l *lane) bool { return l.Left() > 0 })
 }
 
 // closeShares begins to give up the shares of this process, and returns the result.

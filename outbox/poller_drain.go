@@ -41,7 +41,7 @@ func (p *poller) drainTable(ctx context.Context, d *drain) (more bool, err error
 		case idle:
 			p.pass.StartOver()
 		}
-		taken := d.taken.Load()
+		taken, shareless := d.taken.Load(), p.dispatcher.shareless()
 		p.agenda.Begin(p.clock.Now())
 		_, err := p.cycle(ctx)
 		switch {
@@ -54,7 +54,8 @@ func (p *poller) drainTable(ctx context.Context, d *drain) (more bool, err error
 				wait.Sleep(ctx, 50*time.Millisecond<<failures)
 			}
 			p.Wake()
-		case idle && d.taken.Load() == taken && p.dispatcher.awaitsShare():
+		case idle && d.taken.Load() == taken && (haveLeft(shareless) || p.dispatcher.awaitsShare()):
+			// The share may have come after the cycle left the events.
 		case idle && d.taken.Load() == taken:
 			return !p.dispatcher.holds() && !p.dispatcher.waits(), nil
 		default:
