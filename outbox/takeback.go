@@ -66,11 +66,11 @@ func (w *Writer) ChangeScope(ctx context.Context, scope TxScope, which Waiting, 
 	if err != nil || n.Changed == 0 {
 		return n, err
 	}
-	err = scope.AfterRollback(func(context.Context, error) { w.lookAgain() })
-	if err == nil && !c.Cancel {
-		err = scope.AtCommit(func() { w.changed(c) })
+	due := c.AvailableAt
+	if due.IsZero() && !c.Cancel {
+		due = w.clock.Now()
 	}
-	if err != nil {
+	if err := w.enlistChange(scope, due); err != nil {
 		return TakenBack{}, fmt.Errorf("outbox: the transaction ended while %d events were being changed: %w", n.Changed, err)
 	}
 	return n, nil
@@ -93,13 +93,19 @@ func (w *Writer) ChangeUnmanaged(ctx context.Context, tx Execer, which Waiting, 
 	return n, err
 }
 
+// enlistChange registers the work for the end of a transaction that changed events that wait. The first
+// of the events is due at due; zero: no event is left.
+func (w *Writer) enlistChange(scope TxScope, due time.Time) error {
+	err := scope.AfterRollback(func(context.Context, error) { w.lookAgain() })
+	if err == nil && !due.IsZero() {
+		err = scope.AtCommit(func() { w.changed(due) })
+	}
+	return err
+}
+
 // changed makes pollers read the events of a committed transaction when they are due: the rows were
 // locked until now.
-func (w *Writer) changed(c Change) {
-	at := c.AvailableAt
-	if at.IsZero() {
-		at = w.clock.Now()
-	}
+func (w *Writer) changed(at time.Time) {
 	if w.poller != nil {
 		w.poller.DueAt(at)
 	}

@@ -33,7 +33,11 @@ func (s *Store) TakeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 }
 
 func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting, c outbox.Change) (n outbox.TakenBack, err error) {
-	changed, err := s.changeWaiting(ctx, tx, w, c)
+	what := "changing events that wait"
+	if len(w.EventIDs) > 0 {
+		what = fmt.Sprintf("changing %d events that wait, from %s on", len(w.EventIDs), w.EventIDs[0])
+	}
+	changed, err := s.changeWaiting(ctx, tx, what, c, func(q *query) *query { return q.waiting(s, w).add(" AND status IN (0, 2)") })
 	if err != nil {
 		return n, err
 	}
@@ -57,15 +61,14 @@ func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 	return n, nil
 }
 
-// changeWaiting changes the rows that wait, and returns their ids.
-func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, w outbox.Waiting, c outbox.Change) (ids []string, err error) {
-	what := "changing events that wait"
-	if len(w.EventIDs) > 0 {
-		what = fmt.Sprintf("changing %d events that wait, from %s on", len(w.EventIDs), w.EventIDs[0])
-	}
-	postponed := func(q *query) *query {
-		return q.add(" WHERE ").waiting(s, w).add(" AND status IN (0, 2) AND locked_by IS NULL AND locked_at IS NULL AND available_at > created_at")
-	}
+// waits is the condition for a pending row that a transaction may change: the row is postponed, and has
+// no lease.
+const waits = "locked_by IS NULL AND locked_at IS NULL AND available_at > created_at"
+
+// changeWaiting changes the rows that wait, of the pending rows that pending chooses, and returns their
+// ids.
+func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, what string, c outbox.Change, pending func(q *query) *query) (ids []string, err error) {
+	postponed := func(q *query) *query { return pending(q.add(" WHERE ")).add(" AND ", waits) }
 	if s.d.name == "mysql" {
 		q := postponed(s.query(512).add("SELECT event_id FROM ").table(s))
 		if ids, err = s.readTexts(ctx, tx, what, q.add(" FOR UPDATE")); err != nil || len(ids) == 0 {
