@@ -12,6 +12,8 @@ type pending struct {
 	began time.Time // before the lease did
 	split bool      // events are left to the poller because of others in the write
 	once  bool      // an id was given, or a unique key: [Store].InsertOnce inserts the rows
+	// replaced is when the first of the events is due whose content a write has replaced; zero: no event.
+	replaced time.Time
 	// unleased: the rows get no leases, so postponed events are left to the poller.
 	unleased bool
 }

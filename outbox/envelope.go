@@ -76,6 +76,13 @@ type Envelope struct {
 	// writing only: listeners do not get the key. The store needs an option for the key, such as
 	// sqlstore.WithUniqueIndex. May be empty.
 	UniqueKey string
+	// KeepLatest makes the state of this event the one that is delivered, instead of the state of the
+	// event that has the UniqueKey, which is required. If that event waits (see [Waiting]), its payload,
+	// headers and AvailableAt become those of this event, and [Writer.Write] returns its id. If a process
+	// has that event in hand or may have, that event loses the key, and this event is written.
+	// This event waits, too: AvailableAt is at least a microsecond after OccurredAt and after now, so the
+	// poller delivers the event. KeepLatest is for writing only.
+	KeepLatest bool
 	// Attempts is the number of failed deliveries so far. Attempts is filled for
 	// listeners and ignored when writing.
 	Attempts int
@@ -220,6 +227,9 @@ func (e *Envelope) seal(now time.Time) error {
 	v.text("AggregateID", e.AggregateID, MaxAggregateIDLength)
 	v.text("TenantID", e.TenantID, MaxTenantIDLength)
 	v.text("UniqueKey", e.UniqueKey, MaxUniqueKeyLength)
+	if e.KeepLatest && e.UniqueKey == "" {
+		v.add("KeepLatest", "needs a UniqueKey, which says whose latest state is kept")
+	}
 	v.headers(e.Headers)
 	v.payload(&e.Payload, e.EventType)
 	e.sealTimes(&v, now)
@@ -297,6 +307,17 @@ func (e *Envelope) sealTimes(v *validator, now time.Time) {
 		}
 	}
 	e.OccurredAt, e.AvailableAt, e.DeliverAfter = storedTime(e.OccurredAt), storedTime(e.AvailableAt), 0
+	if e.KeepLatest { // only a postponed row without a lease can be replaced
+		e.notBefore(e.OccurredAt.Add(time.Microsecond))
+		e.notBefore(storedTime(now).Add(time.Microsecond))
+	}
+}
+
+// notBefore makes the event due at a time, unless the event is due later.
+func (e *Envelope) notBefore(at time.Time) {
+	if e.AvailableAt.Before(at) {
+		e.AvailableAt = at
+	}
 }
 
 // storedTime is t as databases keep it, without a monotonic clock reading.

@@ -53,6 +53,11 @@ type Store interface {
 	// byte. Otherwise, if a row has the id of an envelope, the error is a [DuplicateEventError].
 	// InsertOnce waits for an open transaction that has inserted such a row.
 	//
+	// An envelope with KeepLatest is not skipped. If the row that has its UniqueKey is one that TakeBack
+	// would change, that row gets the payload, the headers and the available_at of the envelope, as from a
+	// [Change]; the id in the result is that of the row, which may be the id of the envelope. Otherwise
+	// that row loses its key, and the envelope is inserted, without a lease.
+	//
 	// If tx sends its statement later, and so does not know how many rows there are, it counts as many
 	// as there are envelopes. A store without unique keys fails with a [FieldError] of the field
 	// Envelope.UniqueKey.

@@ -67,11 +67,11 @@ func (w *Writer) ChangeScope(ctx context.Context, scope TxScope, which Waiting, 
 	if err != nil || n.Changed == 0 {
 		return n, err
 	}
-	err = scope.AfterRollback(func(context.Context, error) { w.lookAgain() })
-	if err == nil {
-		err = scope.AtCommit(func() { w.changed(c) })
+	due := c.AvailableAt
+	if due.IsZero() {
+		due = w.clock.Now()
 	}
-	if err != nil {
+	if err := w.enlistChange(scope, c.Cancel, due); err != nil {
 		return TakenBack{}, fmt.Errorf("outbox: the transaction ended while %d events were being changed: %w", n.Changed, err)
 	}
 	return n, nil
@@ -94,15 +94,21 @@ func (w *Writer) ChangeUnmanaged(ctx context.Context, tx Execer, which Waiting, 
 	return n, err
 }
 
+// enlistChange registers the work for the end of a transaction that cancelled events that wait, or changed
+// them. The first of the changed events is due at due.
+func (w *Writer) enlistChange(scope TxScope, cancelled bool, due time.Time) error {
+	err := scope.AfterRollback(func(context.Context, error) { w.lookAgain() })
+	if err == nil {
+		err = scope.AtCommit(func() { w.changed(cancelled, due) })
+	}
+	return err
+}
+
 // changed makes pollers read the events of a committed transaction when they are due: the rows were
 // locked until now. A cancelled event may have held back its key.
-func (w *Writer) changed(c Change) {
-	if c.Cancel && w.poller != nil && !w.poller.readsRuns() {
+func (w *Writer) changed(cancelled bool, at time.Time) {
+	if cancelled && w.poller != nil && !w.poller.readsRuns() {
 		return
-	}
-	at := c.AvailableAt
-	if at.IsZero() {
-		at = w.clock.Now()
 	}
 	if w.poller != nil {
 		w.poller.DueAt(at)

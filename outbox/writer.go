@@ -36,7 +36,8 @@ type Writer struct {
 // carries a transaction of another source. Write fails with [ErrInvalidEnvelope] for an invalid
 // envelope, and with [ErrDuplicateEvent] for an EventID that is in the table: then nothing is
 // written, and the transaction goes on. If a pending event has the UniqueKey of the envelope, Write
-// returns the id of that event, and writes nothing.
+// returns the id of that event, and writes nothing, or replaces the content of that event; see
+// [Envelope].KeepLatest.
 func (w *Writer) Write(ctx context.Context, env Envelope) (string, error) {
 	scope, err := w.ambient(ctx)
 	if err != nil {
@@ -91,14 +92,13 @@ func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope)
 		w.unreserve(p)
 		return nil, err
 	}
-	if len(p.envs) == 0 {
-		return ids, nil
-	}
 	if err := w.enlist(scope, p); err != nil {
 		w.doubt(p) // somebody ended the transaction, perhaps with the rows in it
-		return nil, fmt.Errorf("outbox: the transaction ended while %d events were being written: %w", len(p.envs), err)
+		return nil, fmt.Errorf("outbox: the transaction ended while %d events were being written: %w", len(ids), err)
 	}
-	w.afterWrite(ctx, p.envs)
+	if len(p.envs) > 0 {
+		w.afterWrite(ctx, p.envs)
+	}
 	return ids, nil
 }
 
@@ -114,9 +114,13 @@ func (w *Writer) insert(ctx context.Context, tx Execer, p *pending) (ids []strin
 	}
 	written := make([]Envelope, 0, len(ids))
 	for i, id := range ids {
-		p.envs[i].UniqueKey = "" // listeners get what a row has
+		env := &p.envs[i]
+		if env.KeepLatest && id != env.EventID && (p.replaced.IsZero() || env.AvailableAt.Before(p.replaced)) {
+			p.replaced = env.AvailableAt
+		}
+		env.UniqueKey, env.KeepLatest = "", false // listeners get what a row has
 		if id == p.envs[i].EventID {
-			written = append(written, p.envs[i])
+			written = append(written, *env)
 		}
 	}
 	switch {
@@ -158,11 +162,12 @@ func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope)
 	if err != nil {
 		return nil, err
 	}
-	if len(p.envs) == 0 {
-		return ids, nil
+	if len(p.envs) > 0 {
+		w.afterWrite(ctx, p.envs)
 	}
-	w.afterWrite(ctx, p.envs)
-	w.lookAgain()
+	if len(p.envs) > 0 || !p.replaced.IsZero() {
+		w.lookAgain()
+	}
 	return ids, nil
 }
 
@@ -298,6 +303,14 @@ func (w *Writer) doubt(p *pending) {
 // enlist registers the work for the end of the transaction: the events go to the hot queue within
 // COMMIT, the hooks run after COMMIT.
 func (w *Writer) enlist(scope TxScope, p *pending) error {
+	if !p.replaced.IsZero() {
+		if err := w.enlistChange(scope, false, p.replaced); err != nil {
+			return err
+		}
+	}
+	if len(p.envs) == 0 {
+		return nil
+	}
 	err := scope.AfterRollback(func(ctx context.Context, cause error) {
 		w.rolledBack(ctx, p, cause)
 	})

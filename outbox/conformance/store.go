@@ -59,6 +59,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Insert", insertTests},
 		{"Once", onceTests},
 		{"UniqueKeys", withKeys(keyTests)},
+		{"KeepLatest", withKeys(latestTests)},
 		{"TakeBack", takeBackTests},
 		{"Payload", payloadTests},
 		{"Due", dueTests},

@@ -151,7 +151,8 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 }
 
 // InsertOnce implements [outbox.Store]. InsertOnce does not wait for open transactions: the ids and
-// the unique keys of their events are taken.
+// the unique keys of their events are taken. With KeepLatest, a row that another transaction has written
+// or changes counts as in hand.
 func (s *Store) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) ([]string, error) {
 	if len(envs) == 0 {
 		return nil, nil
@@ -165,16 +166,29 @@ func (s *Store) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.
 	if err := s.lock(ctx, doing, ids...); err != nil {
 		return nil, err
 	}
-	fresh, duplicate := s.insert(envs, ids, lease, due, scope)
+	fresh, kept, duplicate := s.insert(envs, ids, lease, due, scope)
 	s.mu.Unlock()
 	if duplicate != "" {
+		s.endKeeping(kept, false)
 		return nil, s.fail(doing, &outbox.DuplicateEventError{EventID: duplicate})
 	}
-	if scope == nil || len(fresh) == 0 {
+	if scope == nil {
+		s.endKeeping(kept, true)
+		return ids, nil
+	}
+	if len(fresh)+len(kept) == 0 {
 		return ids, nil
 	}
 	written := idsOf(fresh, func(env outbox.Envelope) string { return env.EventID })
-	if err := join(scope, fresh, func() { s.show(written) }, func() { s.drop(written) }); err != nil {
+	show := func() {
+		s.show(written)
+		s.endKeeping(kept, true)
+	}
+	drop := func() {
+		s.drop(written)
+		s.endKeeping(kept, false)
+	}
+	if err := join(scope, fresh, show, drop); err != nil {
 		return nil, s.fail(doing, err, ids...)
 	}
 	return ids, nil
@@ -197,32 +211,75 @@ func join(scope outbox.TxScope, envs []outbox.Envelope, show, drop func()) error
 }
 
 // insert adds all rows whose unique key is free, or no row if an id exists already. In ids, the ids of
-// the other envelopes become those of the events that have their keys.
-func (s *Store) insert(envs []outbox.Envelope, ids []string, lease string, due time.Time, scope outbox.TxScope) (fresh []outbox.Envelope, duplicate string) {
+// the other envelopes become those of the events that have their keys. kept are the rows that the
+// envelopes with KeepLatest change.
+func (s *Store) insert(envs []outbox.Envelope, ids []string, lease string, due time.Time, scope outbox.TxScope) (fresh []outbox.Envelope, kept []keptRow, duplicate string) {
 	now := s.clock()
 	added := make(map[string]*memRow, len(envs))
 	for i, env := range envs {
+		k, but := keptRow{env: env}, env.EventID
+		if env.KeepLatest {
+			but = ""
+		}
 		for _, rows := range []map[string]*memRow{s.rows, added} {
-			if holder := holderOf(rows, env.EventID, uniqueKeyOf(&env)); holder != "" {
-				ids[i] = holder
+			if holder := holderOf(rows, but, uniqueKeyOf(&env)); holder != "" {
+				k.row = rows[holder]
 			}
 		}
-		if ids[i] != env.EventID {
+		if k.row != nil && env.KeepLatest {
+			k.replaces = k.row.isFree(scope)
+			k.begin(scope)
+			kept = append(kept, k)
+		}
+		if k.row != nil && (k.replaces || !env.KeepLatest) {
+			ids[i] = k.row.env.EventID
 			continue
 		}
 		if s.rows[env.EventID] != nil || added[env.EventID] != nil {
-			return nil, env.EventID
+			return nil, kept, env.EventID
 		}
 		r := &memRow{env: env, unique: uniqueKeyOf(&env), hidden: scope != nil, writer: scope, RawRow: RawRow{AvailableAt: env.AvailableAt, CreatedAt: env.OccurredAt}}
-		r.env.Headers, r.env.UniqueKey = maps.Clone(env.Headers), ""
-		if lease != "" && !env.AvailableAt.After(due) {
+		r.env.Headers, r.env.UniqueKey, r.env.KeepLatest = maps.Clone(env.Headers), "", false
+		if lease != "" && !env.KeepLatest && !env.AvailableAt.After(due) {
 			r.LockedBy, r.LockedAt = lease, now
 		}
 		added[env.EventID] = r
 		fresh = append(fresh, r.env)
 	}
 	maps.Copy(s.rows, added)
-	return fresh, ""
+	return fresh, kept, ""
+}
+
+// keptRow is the row that had the unique key of an envelope with KeepLatest.
+type keptRow struct {
+	row      *memRow
+	env      outbox.Envelope
+	replaces bool // the row gets the content of the envelope; else it loses the key
+}
+
+// begin changes the row until the transaction ends.
+func (k keptRow) begin(scope outbox.TxScope) {
+	if k.replaces {
+		k.row.taken, k.row.taker = k.row.taken+1, scope
+	} else {
+		k.row.unique = uniqueKey{}
+	}
+}
+
+// endKeeping ends the changes of rows with the transaction, or with the savepoint.
+func (s *Store) endKeeping(kept []keptRow, commits bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range kept {
+		switch key := uniqueKeyOf(&k.env); {
+		case k.replaces:
+			if k.row.taken--; commits {
+				s.applyChange(k.row, outbox.Change{AvailableAt: k.env.AvailableAt, Content: &k.env})
+			}
+		case !commits && holderOf(s.rows, "", key) == "":
+			k.row.unique = key
+		}
+	}
 }
 
 // uniqueKey is what is unique among the pending events; zero: nothing.

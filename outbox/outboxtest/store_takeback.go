@@ -46,7 +46,7 @@ func (s *Store) takeBack(scope outbox.TxScope, w outbox.Waiting, cancel bool) (r
 			n.Dead++
 		case r.Status == outbox.StatusDone:
 			seen--
-		case !r.waits() || r.locked || r.taken > 0 && (scope == nil || r.taker != scope):
+		case !r.isFree(scope):
 			n.InHand++
 		default:
 			r.taken, r.taker, r.cancelled = r.taken+1, scope, cancel
@@ -61,6 +61,11 @@ func (s *Store) takeBack(scope outbox.TxScope, w outbox.Waiting, cancel bool) (r
 // waits reports whether a transaction may take the row back.
 func (r *memRow) waits() bool {
 	return r.live() && !r.leased() && r.AvailableAt.After(r.CreatedAt)
+}
+
+// isFree reports whether a transaction may change the row, which may be a row of that transaction.
+func (r *memRow) isFree(scope outbox.TxScope) bool {
+	return r.waits() && !r.locked && !r.cancelled && (r.taken == 0 || r.taker == scope) && (!r.hidden || r.writer == scope)
 }
 
 func (r *memRow) isOf(w outbox.Waiting) bool {

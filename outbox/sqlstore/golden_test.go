@@ -130,6 +130,10 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	keyed[0].UniqueKey = "k"
 	_, err = uniqueFor(kind).InsertOnce(ctx, passing{rec}, keyed, "node/1", time.Now().Add(time.Hour))
 	require.ErrorContains(t, err, "looking for the event with a unique key")
+	section("insert once the latest state of a unique key: the savepoint comes first")
+	keyed[0].KeepLatest = true
+	_, err = uniqueFor(kind).InsertOnce(ctx, passing{rec}, keyed, "", time.Time{})
+	require.ErrorContains(t, err, "replacing the event with a unique key")
 	section("poll")
 	_, err = store.Poll(ctx, rec, outbox.PollQuery{Now: someTime, Limit: 10})
 	run("poll", err)

@@ -39,7 +39,7 @@ func (s *Store) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.
 	}
 	w.chunks = s.chunks(rest, lease, due)
 	// A statement undoes itself if it fails, but not if it leaves rows out.
-	alone := len(w.chunks)+len(w.keyed) == 1 && (len(envs) == 1 || s.d == mysql)
+	alone := len(w.chunks)+len(w.keyed) == 1 && (len(envs) == 1 || s.d == mysql) && !envs[0].KeepLatest
 	for try := range onceTries {
 		w.last = try == onceTries-1
 		if alone {
@@ -93,23 +93,66 @@ func (w *onceWrite) insert(ctx context.Context) ([]string, error) {
 	for _, i := range w.keyed {
 		c := w.s.chunks(w.envs[i:i+1], w.lease, w.due)[0]
 		c.key = true
-		err := w.insertNew(ctx, c)
-		if errors.Is(err, errKept) {
-			err = w.s.holder(ctx, w.tx, &w.envs[i], &ids[i], err)
+		if w.envs[i].KeepLatest {
+			c.lease = ""
 		}
-		if err != nil {
+		if err := w.insertKeyed(ctx, c, &w.envs[i], &ids[i]); err != nil {
 			return nil, err
 		}
 	}
 	return ids, nil
 }
 
-// insertNew inserts rows, and returns errKept if a unique index keeps one of them out.
+// insertKeyed inserts the row of an envelope with a unique key, or replaces the id of the envelope by
+// that of the event that has the key. With KeepLatest, an INSERT that leaves an existing row as it is
+// comes first: on MySQL it locks the row exclusively, whereas the lock of a failed INSERT is shared, and
+// a read that finds no row locks a gap; both lead to deadlocks of writers of the same key.
+func (w *onceWrite) insertKeyed(ctx context.Context, c chunk, env *outbox.Envelope, id *string) error {
+	for range onceTries {
+		kept := w.insertNew(ctx, c)
+		if !errors.Is(kept, errKept) {
+			return kept
+		}
+		if !env.KeepLatest {
+			return w.s.holder(ctx, w.tx, env, id, kept)
+		}
+		replaced, freed, err := w.s.keepLatest(ctx, w.tx, env)
+		switch {
+		case err != nil:
+			return err
+		case replaced != "":
+			*id = replaced
+			return nil
+		case !freed:
+			return kept
+		}
+	}
+	return errKept
+}
+
+// keepLatest gives the content of an envelope to the row that has its unique key, and returns the id of
+// the row. If a process has the row in hand or may have, keepLatest frees the key instead.
+func (s *Store) keepLatest(ctx context.Context, tx outbox.Execer, env *outbox.Envelope) (id string, freed bool, err error) {
+	const what = "replacing the event with a unique key"
+	ofKey := func(q *query) *query { return q.ofKey(env).add(" AND ", waits) }
+	ids, err := s.changeWaiting(ctx, tx, what, outbox.Change{AvailableAt: env.AvailableAt, Content: env}, ofKey)
+	if err != nil || len(ids) > 0 {
+		return strings.Join(ids, ""), false, err
+	}
+	q := s.query(256).add("UPDATE ").table(s).add(" SET unique_key = NULL WHERE ").ofKey(env).
+		add(" AND event_id <> ").arg(env.EventID).add(" AND CASE WHEN ", waits, " THEN 0 ELSE 1 END = 1")
+	n, err := s.exec(ctx, struct{ outbox.Execer }{tx}, what, q)
+	return "", n > 0, err
+}
+
+// insertNew inserts rows, and returns errKept if a unique index keeps one of them out. On MySQL the
+// number of rows that an INSERT left out depends on the connection, so with KeepLatest, insertNew returns
+// errKept also for a row that it has inserted.
 func (w *onceWrite) insertNew(ctx context.Context, c chunk) error {
-	c.absent = w.s.d != mysql && !w.last
+	c.absent = (w.s.d != mysql || c.key && c.envs[0].KeepLatest) && !w.last
 	n, err := w.s.insertChunk(ctx, w.tx, c)
 	switch {
-	case err == nil && c.absent && n < len(c.envs):
+	case err == nil && c.absent && (n < len(c.envs) || w.s.d == mysql):
 		return errKept
 	case w.s.d == mysql && sqlerr.IsDuplicate(err):
 		return fmt.Errorf("%w (%w)", err, errKept)
@@ -121,13 +164,7 @@ func (w *onceWrite) insertNew(ctx context.Context, c chunk) error {
 // holder replaces the id of an envelope by the id of the pending event that has its unique key. If no
 // other event has the key, holder returns kept.
 func (s *Store) holder(ctx context.Context, tx outbox.Execer, env *outbox.Envelope, id *string, kept error) error {
-	q := s.query(256).add("SELECT event_id FROM ").table(s).add(" WHERE aggregate_type = ").arg(string(env.AggregateType)).
-		add(" AND event_type = ").arg(string(env.EventType))
-	if s.d == mysql {
-		q.add(" AND unique_pending = ").arg(env.UniqueKey)
-	} else {
-		q.add(" AND unique_key = ").arg(env.UniqueKey).add(" AND status IN (0, 2)")
-	}
+	q := s.query(256).add("SELECT event_id FROM ").table(s).add(" WHERE ").ofKey(env)
 	found, err := s.readTexts(ctx, tx, "looking for the event with a unique key", q.locked())
 	switch {
 	case err != nil:
@@ -137,6 +174,15 @@ func (s *Store) holder(ctx context.Context, tx outbox.Execer, env *outbox.Envelo
 	}
 	*id = found[0]
 	return nil
+}
+
+// ofKey writes the condition for the pending row that has the unique key of an envelope.
+func (q *query) ofKey(env *outbox.Envelope) *query {
+	q.add("aggregate_type = ").arg(string(env.AggregateType)).add(" AND event_type = ").arg(string(env.EventType))
+	if q.d == mysql {
+		return q.add(" AND unique_pending = ").arg(env.UniqueKey)
+	}
+	return q.add(" AND unique_key = ").arg(env.UniqueKey).add(" AND status IN (0, 2)")
 }
 
 // firstThere is the first of the ids that a row has; empty: no row has one of the ids.

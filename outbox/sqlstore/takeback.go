@@ -46,7 +46,12 @@ func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 		}
 	}
 	if there {
-		if changed, err = s.changeWaiting(ctx, tx, w, c); err != nil {
+		what := "changing events that wait"
+		if len(w.EventIDs) > 0 {
+			what = fmt.Sprintf("changing %d events that wait, from %s on", len(w.EventIDs), w.EventIDs[0])
+		}
+		postponed := func(q *query) *query { return q.waiting(s, w).inState("status IN (0, 2) AND " + waits) }
+		if changed, err = s.changeWaiting(ctx, tx, what, c, postponed); err != nil {
 			return n, err
 		}
 	}
@@ -99,15 +104,13 @@ func (s *Store) keepListener(ctx context.Context, tx outbox.Execer, eventID stri
 	return true, nil
 }
 
-// changeWaiting changes the rows that wait, and returns their ids.
-func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, w outbox.Waiting, c outbox.Change) (ids []string, err error) {
-	what := "changing events that wait"
-	if len(w.EventIDs) > 0 {
-		what = fmt.Sprintf("changing %d events that wait, from %s on", len(w.EventIDs), w.EventIDs[0])
-	}
-	postponed := func(q *query) *query {
-		return q.add(" WHERE ").waiting(s, w).inState("status IN (0, 2) AND locked_by IS NULL AND locked_at IS NULL AND available_at > created_at")
-	}
+// waits is the condition for a pending row that a transaction may change: the row is postponed, and has
+// no lease.
+const waits = "locked_by IS NULL AND locked_at IS NULL AND available_at > created_at"
+
+// changeWaiting changes the rows that wait and that the condition chooses, and returns their ids.
+func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, what string, c outbox.Change, condition func(q *query) *query) (ids []string, err error) {
+	postponed := func(q *query) *query { return condition(q.add(" WHERE ")) }
 	if s.d.name == "mysql" {
 		q := postponed(s.query(512).add("SELECT event_id FROM ").table(s))
 		if ids, err = s.readTexts(ctx, tx, what, q.add(" FOR UPDATE")); err != nil || len(ids) == 0 {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	_ "modernc.org/sqlite"
 
@@ -20,8 +21,10 @@ type shop struct {
 	ob *outbox.Outbox
 }
 
-func open() *shop {
-	db, err := sqltx.Open("sqlite", "file:/unique-events?vfs=memdb&_txlock=immediate")
+func open() *shop { return openAt("unique-events") }
+
+func openAt(name string) *shop {
+	db, err := sqltx.Open("sqlite", "file:/"+name+"?vfs=memdb&_txlock=immediate")
 	check(err)
 	store := sqlstore.SQLite(sqlstore.WithUniqueIndex())
 	check(store.CreateSchema(context.Background(), db))
@@ -59,6 +62,42 @@ func (s *shop) changed(ctx context.Context, tx *sql.Tx, customer string) (string
 		EventType: "PricesNeeded", AggregateType: "Customer", AggregateID: customer, Payload: outbox.JSON(customer),
 		UniqueKey: customer,
 	})
+}
+
+// stateChanged is called with each change of an account. Listeners get the state after the last one.
+func (s *shop) stateChanged(ctx context.Context, tx *sql.Tx, account string, state int) (string, error) {
+	return s.a.Write(ctx, tx, outbox.Envelope{
+		EventType: "AccountChanged", AggregateType: "Account", AggregateID: account, Payload: outbox.JSON(state),
+		UniqueKey: account, KeepLatest: true, DeliverAfter: 5 * time.Second,
+	})
+}
+
+// stateChangedInWindow lets the state wait until the window ends, however often it changes.
+func (s *shop) stateChangedInWindow(ctx context.Context, tx *sql.Tx, account string, state int) (string, error) {
+	const window = 10 * time.Second
+	return s.a.Write(ctx, tx, outbox.Envelope{
+		EventType: "AccountChanged", AggregateType: "Account", AggregateID: account, Payload: outbox.JSON(state),
+		UniqueKey: account, KeepLatest: true, AvailableAt: time.Now().Truncate(window).Add(window),
+	})
+}
+
+func Example_latest() {
+	s, ctx := openAt("latest"), context.Background()
+	var written []string
+	for state, write := range []func(context.Context, *sql.Tx, string, int) (string, error){s.stateChanged, s.stateChanged, s.stateChangedInWindow} {
+		check(s.a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+			id, err := write(ctx, tx, "a-1", state)
+			written = append(written, id)
+			return err
+		}))
+	}
+	fmt.Println("the same event:", written[0] == written[1] && written[0] == written[2])
+	event, err := s.ob.FindEvent(ctx, written[0])
+	check(err)
+	fmt.Println("state:", event.Payload)
+	// Output:
+	// the same event: true
+	// state: 2
 }
 
 func Example() {
