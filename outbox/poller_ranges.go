@@ -180,7 +180,24 @@ func (s *rangeRows) readFree(ctx context.Context, q PollQuery, f *found) error {
 	f.undecodable = slices.DeleteFunc(f.undecodable, func(row Undecodable) bool { // as they were written
 		return p.dispatcher.track.holds(row.EventID)
 	})
-	return p.claimPostponed(ctx, f)
+	if err := p.claimPostponed(ctx, f); err != nil {
+		s.leave(ctx, f)
+		return err
+	}
+	return nil
+}
+
+// leave gives a range up at once whose postponed rows could not be leased: another process may be able to
+// lease them, as when this process gets no answers to COMMITs.
+func (s *rangeRows) leave(ctx context.Context, f *found) {
+	if s.rest = nil; f.right == nil {
+		return
+	}
+	s.p.dispatcher.track.readEnded(f.right)
+	f.right = nil
+	ctx, cancel := context.WithTimeout(ctx, rangePatience)
+	defer cancel()
+	_, _ = s.rights.tidy(ctx) // else the range is given up a little later
 }
 
 // reach looks at the rows of a read.
