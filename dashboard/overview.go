@@ -37,6 +37,10 @@ func (p *page) overviewBody(now *sample) markup {
 				when(!pause.Until.IsZero(), `, until {}`, moment(pause.Until)), when(pause.Reason != "", `: {}`, cut(pause.Reason, 200)))
 		}))
 	}
+	keys := when(len(now.Stats.PausedKeys) > 0, `<p>Keys that are paused in this process, the first {}:</p><ul>{}</ul>`,
+		count(len(now.Stats.PausedKeys)), each(now.Stats.PausedKeys, func(key outbox.PausedKey) markup {
+			return tags(`<li>{} of {}, until {}{}</li>`, key.AggregateID, kindText(key.Kind), moment(key.Until), when(key.Reason != "", `: {}`, cut(key.Reason, 200)))
+		}))
 	listed := tags(`<p class="none">No process delivers from this table now.</p>`)
 	if len(now.Nodes) > 0 {
 		listed = tags(`<div class="wide"><table>
@@ -53,12 +57,12 @@ func (p *page) overviewBody(now *sample) markup {
 <p>As of <span data-text="at">{}</span>, <span data-text="poll">{}</span>. <span id="state" role="status"></span> <a href="./">Reload</a></p>
 </div>
 <section aria-labelledby="paused"><h2 id="paused">Paused</h2>
-{}
+{}{}
 </section>
 <section aria-labelledby="nodes"><h2 id="nodes">Nodes</h2>
 {}
 </section>
-`, showVerdict(now.Verdict()).line(), figures, texts["at"], texts["poll"], paused, listed)
+`, showVerdict(now.Verdict()).line(), figures, texts["at"], texts["poll"], paused, keys, listed)
 }
 
 func (p *page) nodeRow(n outbox.Node) markup {

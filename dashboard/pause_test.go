@@ -1,13 +1,18 @@
 package dashboard_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/dashboard"
+	"github.com/outboxkit/outbox-go/httptx"
 	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
@@ -132,4 +137,26 @@ func TestALockedDatabaseBlocksNoOtherOutbox(t *testing.T) {
 		store.let <- nil
 	}
 	require.NoError(t, s.page.Wait(t.Context()))
+}
+
+// A key that a listener pauses is shown by the process that holds it back.
+func TestPausedKeysOfThisProcessAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	require.NoError(t, s.outbox.Register(outbox.On("Hook", "Sent", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
+		return outbox.PauseKeyFor(time.Hour, errors.New("<endpoint> down"))
+	}))))
+	require.NoError(t, dashtest.Insert(t.Context(), s.db.DB, s.db.Kind, dashtest.Row{ID: "e1", Aggregate: "Hook", Type: "Sent", AggregateID: "<customer>", Created: time.Now()}))
+	require.NoError(t, s.outbox.Start(t.Context()))
+	var overview string
+	require.Eventually(t, func() bool {
+		overview = s.get("/shop/")
+		return strings.Contains(overview, "&lt;customer&gt; of Hook / Sent, until ")
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Contains(t, overview, "&lt;endpoint&gt; down")
+	require.Contains(t, overview, "1 key paused in this process")
+	recorder := httptest.NewRecorder()
+	admin := httptx.Admin(s.outbox, httptx.Access{Authorize: func(*http.Request) (string, httptx.Role) { return "ada", httptx.View }})
+	admin.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/stats", nil))
+	require.Contains(t, recorder.Body.String(), `"paused_keys":[{"event_type":"Sent","aggregate_type":"Hook","aggregate_id":"\u003ccustomer\u003e","until":"20`)
 }

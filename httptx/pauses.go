@@ -38,6 +38,22 @@ func pausesOf(list []outbox.Pause) []pause {
 	return answer
 }
 
+// pausedKey is an [outbox.PausedKey].
+type pausedKey struct {
+	EventType     outbox.EventType     `json:"event_type"`
+	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	AggregateID   string               `json:"aggregate_id"`
+	Until         time.Time            `json:"until"`
+	Reason        string               `json:"reason,omitempty"`
+}
+
+func pausedKeysOf(list []outbox.PausedKey) (keys []pausedKey) {
+	for _, k := range list {
+		keys = append(keys, pausedKey{k.Kind.EventType, k.Kind.AggregateType, k.AggregateID, k.Until.UTC(), k.Reason})
+	}
+	return keys
+}
+
 // kind returns the kind of event that the parameters name. It refuses an impossible kind.
 func (p parameters) kind() (outbox.EventKind, error) {
 	kind := outbox.EventKind{AggregateType: cmp.Or(outbox.AggregateType(p["aggregate_type"]), outbox.Global), EventType: outbox.EventType(p["event_type"])}

@@ -138,6 +138,9 @@ func (f *Facts) reasons() (reasons []Reason) {
 	if n := len(f.Stats.Paused); n > 0 {
 		add(Paused, number(int64(n), "kind", "kinds")+" paused"+automatic(f.Stats.Paused))
 	}
+	if n := len(f.Stats.PausedKeys); n > 0 {
+		add(Paused, number(int64(n), "key", "keys")+" paused in this process")
+	}
 	if kinds := NoListener(f.Nodes); len(kinds) > 0 {
 		add(Unheard, number(int64(len(kinds)), "kind", "kinds")+" without a listener in any process")
 	}

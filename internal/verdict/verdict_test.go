@@ -50,6 +50,10 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 			},
 			verdict.Late, "Late by 1 h 4 min: 1 of 3 nodes dead since 02:13 UTC, 2 kinds paused, 1 of them by listeners, 1 kind without a listener in any process, 100,000 or more events are dead.",
 		},
+		"a paused key": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{PausedKeys: make([]outbox.PausedKey, 2)}},
+			verdict.Attention, "In time, but look: 2 keys paused in this process.",
+		},
 		"slow": {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 7, OldestDueAge: 301 * time.Second}},
 			verdict.Late, "Late by 5 min 1 s: 7 events are due, and deliveries go on too slowly or fail.",

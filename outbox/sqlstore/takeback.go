@@ -87,7 +87,7 @@ func (s *Store) keepListener(ctx context.Context, tx outbox.Execer, eventID stri
 	content.Headers = make(map[string]string, len(c.Content.Headers)+2)
 	maps.Copy(content.Headers, c.Content.Headers)
 	for _, key := range []string{outbox.HeaderListener, outbox.HeaderEventID} {
-		q := s.query(256).add("SELECT COALESCE(").header(key).add(", '') FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
+		q := s.query(256).add("SELECT COALESCE(").header(key).add(", ' ') FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
 		if s.d.name == "mysql" { // reads the row as it is now, as the change does
 			q.add(" FOR UPDATE")
 		}
@@ -95,7 +95,7 @@ func (s *Store) keepListener(ctx context.Context, tx outbox.Execer, eventID stri
 		if err != nil || len(values) == 0 {
 			return false, err
 		}
-		if values[0] == "" { // for all listeners
+		if values[0] == " " { // for all listeners: no name is blank. MariaDB may take '' for NULL
 			return true, nil
 		}
 		content.Headers[key] = values[0]
