@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -231,7 +232,10 @@ func (p *poller) runCycle(ctx context.Context) (pause time.Duration, failed bool
 			return 0, false
 		}
 		p.failures++
-		pause = min(p.opts.Interval, pollMaxPause, 50*time.Millisecond<<min(p.failures, 10))
+		pause = min(pollMaxPause, 50*time.Millisecond<<min(p.failures, 10))
+		if !errors.As(err, &notLeased{}) {
+			pause = min(pause, p.opts.Interval)
+		}
 		if p.failures == 1 && sqlerr.IsDeadlock(err) {
 			p.log.Debug("outbox: polling met a deadlock; trying again", logKeyError, err.Error())
 		} else {
@@ -244,6 +248,12 @@ func (p *poller) runCycle(ctx context.Context) (pause time.Duration, failed bool
 	p.note()
 	return idle, false
 }
+
+// notLeased is the error of a read of rows that could not be leased. After it, the poller pauses even if the
+// interval is shorter: a process that took the same range again at once would keep it from the others.
+type notLeased struct{ error }
+
+func (e notLeased) Unwrap() error { return e.error }
 
 // pollMaxPause is the most time between tries after failures: the poller notices the end of an
 // outage this soon.
@@ -284,6 +294,9 @@ func (p *poller) cycle(ctx context.Context) (idle time.Duration, err error) {
 		left := p.leaveOut()
 		s, limit := p.turn(step, min(room, p.opts.BatchSize, p.laneRoom()))
 		if s == nil {
+			if step == 0 {
+				p.asOf = p.now() // what is due by now waits for room, which wakes the poller
+			}
 			break
 		}
 		switch taken, err := p.batch(ctx, s, limit, left); {

@@ -22,9 +22,6 @@ type rangeRows struct {
 	restFrom Cursor
 	batches  int       // the most batches that the next range has
 	tookAt   time.Time // when the last range was taken
-
-	left    time.Duration // how long the process leaves ranges to others, because it cannot lease rows; zero: it does not
-	leftFor time.Time     // until when
 }
 
 const (
@@ -39,13 +36,7 @@ const (
 
 func (s *rangeRows) begin() { s.p.pass.BeginCycle() }
 
-func (s *rangeRows) room(limit int) int {
-	if s.p.dispatcher.drain == nil && s.p.clock.Now().Before(s.leftFor) {
-		s.p.agenda.Note(s.leftFor)
-		return 0
-	}
-	return limit
-}
+func (s *rangeRows) room(limit int) int { return limit }
 
 // read reads the next part of a range, or behind the place of the pass: the first gap between the
 // ranges of all processes, or a range of this process, in which rows may have become free.
@@ -165,8 +156,7 @@ func (s *rangeRows) endRead(place, end Cursor, f *found) {
 }
 
 // readFree reads the rows of a range that have no lease, and leases the postponed rows, which leave the
-// range. Rows without a place, which no range has,
-// cannot be delivered.
+// range. Rows without a place, which no range has, cannot be delivered.
 func (s *rangeRows) readFree(ctx context.Context, q PollQuery, f *found) error {
 	p := s.p
 	q.FreshOnly = true
@@ -191,18 +181,14 @@ func (s *rangeRows) readFree(ctx context.Context, q PollQuery, f *found) error {
 	})
 	if err := p.claimPostponed(ctx, f); err != nil {
 		s.leave(ctx, f)
-		return err
+		return notLeased{err}
 	}
-	s.left = 0
 	return nil
 }
 
-// leave gives a range up at once whose postponed rows could not be leased, and leaves the table to others
-// for a while, each time for longer, up to a second: another process may be able to lease the rows, as when
-// this process gets no answers to COMMITs.
+// leave gives a range up at once whose postponed rows could not be leased: another process may be able to
+// lease them, as when this process gets no answers to COMMITs. The poller then pauses; see [notLeased].
 func (s *rangeRows) leave(ctx context.Context, f *found) {
-	s.left = min(max(2*s.left, lockedRows), time.Second)
-	s.leftFor = s.p.clock.Now().Add(s.left)
 	if s.rest = nil; f.right == nil {
 		return
 	}
