@@ -186,7 +186,7 @@ func (o *Outbox) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	defer context.AfterFunc(o.ending, cancel)()
-	if err := o.store.Check(ctx, o.db, o.delivers() && o.dispatcher.claims); err != nil {
+	if err := o.store.Check(ctx, o.db, o.delivers()); err != nil {
 		return err
 	}
 	if o.dispatcher != nil {

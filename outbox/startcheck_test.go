@@ -1,12 +1,14 @@
 package outbox_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
@@ -63,4 +65,31 @@ func TestStartRefusesASessionInWhichNothingCanBeStored(t *testing.T) {
 		require.NoError(t, ob.Start(t.Context()))
 		require.NoError(t, ob.Close(t.Context()))
 	}
+}
+
+// checked is a store that knows whether Start asked for a database that takes claims.
+type checked struct {
+	*outboxtest.Store
+	claims bool
+}
+
+func (s *checked) memory() *outboxtest.Store { return s.Store }
+
+func (s *checked) Check(ctx context.Context, db outbox.DB, claims bool) error {
+	s.claims = claims
+	return s.Store.Check(ctx, db, claims)
+}
+
+// In every mode that delivers, rows that are retried get leases.
+func TestStartAsksForADatabaseThatTakesClaims(t *testing.T) {
+	t.Parallel()
+	listener := func(context.Context, outbox.Envelope) error { return nil }
+	for _, mode := range []outbox.Mode{outbox.SingleNode{}, outbox.Ordered{}, outbox.MultiNode{}, outbox.OrderedByKey{}} {
+		store := &checked{Store: outboxtest.NewStore()}
+		require.NoError(t, start(t, outbox.Config{Store: store, Mode: mode}, listener).Close(t.Context()))
+		require.True(t, store.claims, "%T", mode)
+	}
+	store := &checked{Store: outboxtest.NewStore()}
+	require.NoError(t, start(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).Close(t.Context()))
+	require.False(t, store.claims, "a process that only writes claims nothing")
 }
