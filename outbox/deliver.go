@@ -238,8 +238,8 @@ func (d *dispatcher) deferring() bool { return !d.byKey && !d.inOrder }
 // delivery begins.
 func (d *dispatcher) waitForKey(dl *delivery) bool {
 	w := dl.waiting
-	if rules := d.rulesOf(dl); w == nil && d.keys.concern(rules) && d.callsListener(dl) {
-		w = d.keys.begin(dl, rules)
+	if w == nil && (d.rules.Load().boundsKeys || d.keys.some.Load()) && d.callsListener(dl) {
+		w = d.keys.begin(dl, d.rulesOf(dl))
 	}
 	if w == nil {
 		return false

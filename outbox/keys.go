@@ -14,9 +14,9 @@ import (
 )
 
 // keys are what this process knows of single keys of a kind: which are paused, which fail, and which are
-// at a bound. An event
-// whose key may not be delivered now is deferred, with a write for each event, because there may be very
-// many keys: no read of the table leaves out keys. keys is safe for concurrent use.
+// at a bound. An event whose key may not be delivered now is deferred, with a write for each event,
+// because there may be very many keys: no read of the table leaves out keys. keys is safe for concurrent
+// use.
 type keys struct {
 	clock  Clock
 	paused logburst.ByCause
@@ -71,9 +71,6 @@ func newKeys(log *slog.Logger, clock Clock) *keys {
 func keyOf(env *Envelope) (keyOfKind, bool) {
 	return keyOfKind{kindOf(env), env.AggregateID}, env.AggregateID != ""
 }
-
-// concern reports whether an event may have to wait because of the key, or count for the key.
-func (k *keys) concern(rules *Rules) bool { return k.some.Load() || rules.boundsKeys() }
 
 // waits says whether an event has to wait because of the key; nil: the event need not wait.
 func (k *keys) waits(dl *delivery, rules *Rules) *waiting {
@@ -279,6 +276,9 @@ const maxListedKeys = 100
 
 // list is the keys that are paused, or are being probed, sorted.
 func (k *keys) list() (list []PausedKey) {
+	if !k.some.Load() {
+		return nil
+	}
 	now := k.clock.Now()
 	k.mu.Lock()
 	for key, s := range k.states {

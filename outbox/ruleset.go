@@ -14,6 +14,8 @@ type ruleset struct {
 	others *Rules               // the options of the outbox, for kinds without rules
 	kinds  map[EventKind]*Rules // by pair and listener; nil: no kind has rules
 	few    bool                 // a kind has fewer attempts than spareAttempts
+	// breaks: a kind has a [Breaker]. boundsKeys: the keys of a kind have bounds.
+	breaks, boundsKeys bool
 	// retentions are how long the rows of the kinds are kept that say so.
 	retentions map[EventKind]time.Duration
 }
@@ -54,6 +56,7 @@ func resolve(options Rules, operator, listeners map[EventKind]Rules) *ruleset {
 	s.few = s.others.hasFew()
 	for _, r := range s.kinds {
 		s.few = s.few || r.hasFew()
+		s.breaks, s.boundsKeys = s.breaks || r.Breaker.Failures > 0, s.boundsKeys || r.boundsKeys()
 	}
 	return s
 }

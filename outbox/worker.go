@@ -145,7 +145,7 @@ func (d *dispatcher) finish(dl *delivery) {
 	}
 	d.running.Add(-1)
 	d.endShared(dl)
-	if d.failures.note(dl, d.rulesOf(dl).Breaker) {
+	if d.rules.Load().breaks && d.failures.note(dl, d.rulesOf(dl).Breaker) {
 		d.wakePoller() // stores the pause
 	}
 	d.keys.end(dl)
