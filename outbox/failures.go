@@ -2,9 +2,8 @@ package outbox
 
 import "sync"
 
-// failures are the failures in a row of the kinds that have a [Breaker], as this process counts
-// them; [keys] has those of keys.
-// failures is safe for concurrent use.
+// failures are the failures in a row of the kinds that have a [Breaker], as this process counts them; [keys]
+// has the failures of keys. failures is safe for concurrent use.
 type failures struct {
 	pauses *pauses
 	keys   *keys

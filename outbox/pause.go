@@ -16,9 +16,9 @@ import (
 // attempts to store a pause.
 const pausePace = time.Second
 
-// pauses are the kinds of events that are paused, as this process last read them, and as listeners of
-// this process asked for, or failed. The poller reads and stores pauses; the hot path and the workers use the last
-// result.
+// pauses are the kinds of events that are paused, as this process last read them, and the automatic pauses
+// that this process has made since. The poller reads and stores pauses; the hot path and the workers use
+// the last result.
 type pauses struct {
 	db    DB
 	store Store

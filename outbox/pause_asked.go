@@ -11,8 +11,8 @@ import (
 )
 
 // An automatic pause: a listener returns [PauseFor], or the deliveries of a kind that has a [Breaker]
-// fail one after the other. The pause counts in this process at once, so that
-// no worker begins another delivery of the kind. The poller then stores the pause for the other
+// fail one after the other. The pause counts in this process at once, so that no worker begins another
+// delivery of the kind. The poller then stores the pause for the other
 // processes. When the pause has ended, the first delivery of the kind in each process is a probe: no
 // other delivery of the kind begins until the probe has an outcome. If the receiver is still down, the
 // probe pauses the kind again.
@@ -27,9 +27,8 @@ func (p *pauses) breakOff(kind EventKind, d time.Duration, reason string) {
 	p.add(kind, d, reason, &p.broken)
 }
 
-// add makes an automatic pause. The pause of an operator stays as it is, and so
-// does an automatic pause that ends less than [pausePace] earlier: of the many deliveries that fail at
-// once, the first makes the pause.
+// add makes an automatic pause. The pause of an operator stays as it is, and so does an automatic pause that
+// ends less than [pausePace] earlier: of the many deliveries that fail at once, the first makes the pause.
 func (p *pauses) add(kind EventKind, d time.Duration, reason string, lines *logburst.ByCause) {
 	now := p.clock.Now()
 	ends := now.Add(d)

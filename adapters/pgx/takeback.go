@@ -41,7 +41,8 @@ func (a *Adapter) change(ctx context.Context, tx pgx.Tx, which outbox.Waiting, c
 	return a.writer.ChangeScope(ctx, found, which, c)
 }
 
-// maxQueued is the most ids of a [Adapter.QueueCancel], which is a single statement.
+// maxQueued is the most ids of a [Adapter.QueueCancel], which queues only the first statement of the store:
+// a store changes at least as many rows with a statement.
 const maxQueued = 1000
 
 // QueueCancel queues the DELETE of events that wait in a batch: see [outbox.Writer.Cancel]. When the

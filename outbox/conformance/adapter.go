@@ -69,8 +69,8 @@ type AdapterUnderTest interface {
 }
 
 // RunAdapter certifies an adapter on a tap that [RunTap] has certified: finding the transaction,
-// its ends, nesting, unrelated transactions, errors, and taking back; see [AdapterThatTakesBack]. newHarness is called once or twice for
-// each subtest, from several subtests at once.
+// its ends, nesting, unrelated transactions, errors, and taking back; see [AdapterThatTakesBack].
+// newHarness is called once or twice for each subtest, from several subtests at once.
 func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 	t.Helper()
 	runAdapterGroups(t, newHarness, []adapterGroup{
