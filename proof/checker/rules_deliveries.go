@@ -174,7 +174,7 @@ func (f *facts) checkOperators() {
 	for _, t := range inOrder(f.replays) {
 		last := slices.MaxFunc(f.replays[t], time.Time.Compare)
 		e := f.byID[t.Event]
-		if e == nil || f.deleted[t] || f.blocked(e) || f.expiredAfter(e, last) {
+		if e == nil || f.deleted[t] || f.blocked(e) || f.expiredAfter(e, last) || e.mayBeCancelled() {
 			continue
 		}
 		again := func(t Target) bool {
