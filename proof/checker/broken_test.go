@@ -102,6 +102,8 @@ var broken = []struct {
 
 	{"again, by more calls than a stopped process has workers", RuleExplained, tell("by-key").promise(func(p *Promise) { p.Workers = 1 }).
 		commit("t1", "e1", "e2").fault(Stop, "a", 2*lease).wait(lease).done("b", "e1", "e2").wait(lease).done("a", "e1", "e2")},
+	{"at once with a process that was stopped before it had the event", RuleExplained, tell("multi").fault(Stop, "a", lease).wait(4*lease).commit("t1", "e1").fails("b", "e1", 1).
+		begin("a", "e1").begin("b", "e1").end("a", "e1", Failed).end("b", "e1", Done)},
 	{"again, by a process that had time to notice", RuleExplained, tell("multi").fault(Network, "a", lease).wait(4*lease).
 		commit("t1", "e1").done("b", "e1").done("a", "e1")},
 
@@ -194,6 +196,8 @@ var broken = []struct {
 		changed("t2", Change{Does: Cancel, InHand: 1, Delivered: 1}, "w1").end("a", "w1", Done)},
 	{"an event counts as delivered that is pending", RuleTakenBack, tell("multi").commit("t1", "w1").changed("t2", Change{Does: Cancel, Delivered: 1}, "w1").
 		wait(delay).done("a", "w1")},
+	{"an event counts as delivered that is being delivered", RuleTakenBack, tell("multi").commit("t1", "w1").wait(delay).fails("a", "w1", 1).begin("a", "w1").
+		changed("t2", Change{Does: Cancel, Delivered: 1}, "w1").end("a", "w1", Done)},
 	{"an event counts as in hand that is due in an hour", RuleTakenBack, tell("multi").commit("t1", "w1").moved("t2", "w1", time.Hour).
 		changed("t3", Change{Does: Cancel, InHand: 1}, "w1").wait(time.Hour).done("a", "w1")},
 	{"a cancelled event is delivered", RuleCancelled, tell("multi").commit("t1", "w1").cancelled("t2", "w1").wait(delay).done("a", "w1")},

@@ -67,6 +67,8 @@ var good = []struct {
 		done("b", "k1", "k2").wait(lease).done("a", "k1").done("b", "k3")},
 	{"a queue is delivered under leases that were lost", 2, tell("multi").promise(func(p *Promise) { p.Workers = 1 }).commit("t1", "e1", "e2").
 		fault(Network, "a", 2*lease).wait(lease).done("b", "e1", "e2").wait(lease).done("a", "e1", "e2")},
+	{"an event is retried beside a delivery under a lease that was lost", 1, tell("multi").commit("t1", "e1").fault(Stop, "a", 2*lease).wait(lease).fails("b", "e1", 1).
+		wait(2*lease).begin("a", "e1").begin("b", "e1").end("a", "e1", Failed).end("b", "e1", Done)},
 	{"a delayed event comes when it is due", 0, tell("by-key").commit("t1", "k1-late", "k2", "k3").done("a", "k2", "k1-late", "k3")},
 	{"a listener's dead letter is replayed, another's deleted", 0, tell("multi").commit("t1", "m1").fails("a", "m1/mail", 3).fails("a", "m1/stock", 3).
 		replayed("m1/mail").deleted("m1/stock").done("a", "m1/mail").row("m1/mail", Row{Status: "DONE"})},

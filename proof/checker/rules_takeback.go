@@ -153,10 +153,12 @@ func (f *facts) checkCounts(r Record) {
 			continue
 		}
 		state, _ := e.at(r.At)
-		begun := slices.ContainsFunc(f.to[Target{Event: e.ID}], func(d *delivery) bool { return d.begin.Before(r.At) })
+		deliveries := f.to[Target{Event: e.ID}]
+		begun := slices.ContainsFunc(deliveries, func(d *delivery) bool { return d.begin.Before(r.At) })
+		done := slices.ContainsFunc(deliveries, func(d *delivery) bool { return d.result == Done && d.end.Before(r.At) })
 		switch {
-		case c.Delivered == len(r.Events) && !begun && state.Does != Cancel && !f.deleted[Target{Event: e.ID}]:
-			f.broken(RuleTakenBack, e.ID, "a %s counts it as delivered, and no delivery had begun", c.Does)
+		case c.Delivered == len(r.Events) && !done && state.Does != Cancel && !f.deleted[Target{Event: e.ID}]:
+			f.broken(RuleTakenBack, e.ID, "a %s counts it as delivered, and no delivery had succeeded", c.Does)
 			return
 		case c.InHand == len(r.Events) && !begun && state.Due.Sub(r.At) > aboutToBegin && !f.Promise.Unordered:
 			f.broken(RuleTakenBack, e.ID, "a %s counts it as in hand %v before it is due", c.Does, state.Due.Sub(r.At))
