@@ -95,7 +95,8 @@ func (n *node) remind(ctx context.Context, id string, tx transaction) error {
 		return err
 	}
 	if n.chance("at once", id) < 5 {
-		return n.change(ctx, id, tx, r, checker.Change{Does: checker.Cancel}, true)
+		_, err := n.change(ctx, id, tx, r, checker.Change{Does: checker.Cancel}, true)
+		return err
 	}
 	n.reminders.mu.Lock()
 	defer n.reminders.mu.Unlock()
@@ -109,10 +110,11 @@ func (n *node) soon(of ...any) time.Time {
 }
 
 // takeBack cancels, reschedules or replaces the events of a reminder, together with a business row. In a
-// savepoint that is rolled back a transaction cancels them too.
-func (n *node) takeBack(ctx context.Context, id string, w writes, tx transaction) error {
+// savepoint that is rolled back a transaction cancels them too. The outbox is not concerned with a
+// transaction that changes nothing; see [node.orderAll].
+func (n *node) takeBack(ctx context.Context, id string, w writes, tx transaction) (concerned bool, err error) {
 	if err := tx.Exec(ctx, quoted("INSERT INTO fault_orders VALUES ('%s')", id)); err != nil {
-		return err
+		return false, err
 	}
 	now := n.clock()
 	if n.chance("far", id) < 50 { // else the reminder may be claimed right now
@@ -120,17 +122,17 @@ func (n *node) takeBack(ctx context.Context, id string, w writes, tx transaction
 	}
 	r := n.reminders.nearest(now)
 	if r == nil {
-		return nil
+		return false, nil
 	}
 	if n.chance("savepoint", id) < n.RollBack {
 		err := w.InTx(ctx, func(ctx context.Context, tx transaction) error {
-			if err := n.change(ctx, id, tx, r, checker.Change{Does: checker.Cancel}, false); err != nil {
+			if _, err := n.change(ctx, id, tx, r, checker.Change{Does: checker.Cancel}, false); err != nil {
 				return err
 			}
 			return errRolledBack
 		})
 		if !errors.Is(err, errRolledBack) {
-			return err
+			return false, err
 		}
 	}
 	var c checker.Change
@@ -149,7 +151,8 @@ func (n *node) takeBack(ctx context.Context, id string, w writes, tx transaction
 }
 
 // change changes the events of a reminder: one event, or all events by their ids or by their aggregate id.
-func (n *node) change(ctx context.Context, id string, tx transaction, r *reminder, c checker.Change, record bool) error {
+// change reports whether any event was changed.
+func (n *node) change(ctx context.Context, id string, tx transaction, r *reminder, c checker.Change, record bool) (changed bool, err error) {
 	events := r.events
 	if n.chance("single", id) < 50 || c.Does == checker.Replace {
 		i := n.chance("which", id) % len(events)
@@ -170,7 +173,7 @@ func (n *node) change(ctx context.Context, id string, tx transaction, r *reminde
 	}
 	got, err := tx.Change(ctx, which, how)
 	if err != nil || !record {
-		return err
+		return false, err
 	}
 	c.Changed, c.InHand, c.Dead, c.Delivered = got.Changed, got.InHand, got.Dead, got.Delivered
 	p, ok := tx.(pgxTx)
@@ -181,7 +184,7 @@ func (n *node) change(ctx context.Context, id string, tx transaction, r *reminde
 		defer n.reminders.mu.Unlock()
 		r.moves, r.to = id, c.Due
 	}
-	return nil
+	return c.Changed > 0, nil
 }
 
 // latest writes one or two events with KeepLatest, perhaps with the same key.

@@ -48,37 +48,43 @@ func (n *node) transact(id string, w writes) {
 	if n.chance("take back", id) < n.TakeBack {
 		does = n.takeBack
 	}
-	err := w.InTx(ctx, func(ctx context.Context, tx transaction) error {
-		if err := does(ctx, id, w, tx); err != nil {
+	var concerned, committing bool
+	err := w.InTx(ctx, func(ctx context.Context, tx transaction) (err error) {
+		if concerned, err = does(ctx, id, w, tx); err != nil {
 			return err
 		}
 		if rollBack {
 			return errRolledBack
 		}
 		n.log.Add(checker.Record{Op: checker.OpCommit, Tx: id})
+		committing = true
 		return nil
 	})
+	if err != nil && committing && !concerned { // the error is that of the driver
+		err = fmt.Errorf("%w: %w", outbox.ErrOutcomeUnknown, err)
+	}
 	n.log.Add(ended(id, err))
 	n.reminders.end(id, err == nil || errors.Is(err, outbox.ErrOutcomeUnknown))
 }
 
-// orderAll writes an order with events of all kinds, some of them in a savepoint.
-func (n *node) orderAll(ctx context.Context, id string, w writes, tx transaction) error {
+// orderAll writes an order with events of all kinds, some of them in a savepoint. concerned is true: the
+// outbox makes sure that the error of COMMIT tells whether the transaction may have committed.
+func (n *node) orderAll(ctx context.Context, id string, w writes, tx transaction) (concerned bool, err error) {
 	events, err := n.order(ctx, id, tx)
 	if err != nil {
-		return err
+		return true, err
 	}
 	if n.chance("savepoint", id) < n.RollBack {
 		if err := n.inSavepoint(ctx, id, w, events[0]); err != nil {
-			return err
+			return true, err
 		}
 	}
 	for _, write := range []func(ctx context.Context, id, where string, tx transaction, like checker.Event) error{n.once, n.latest} {
 		if err := write(ctx, id, "", tx, events[0]); err != nil {
-			return err
+			return true, err
 		}
 	}
-	return n.remind(ctx, id, tx)
+	return true, n.remind(ctx, id, tx)
 }
 
 // ended is the record of how a transaction ended.

@@ -124,7 +124,7 @@ var mutations = []mutation{
 	{
 		"in order, DEAD is stored after later outcomes", "outbox/worker.go",
 		"\tif !d.completer.commit.Submit(dl) {",
-		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(300*time.Millisecond, func() { d.completer.commit.Submit(dl) })\n\t\treturn\n\t}\n\tif !d.completer.commit.Submit(dl) {",
+		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(2*time.Second, func() { d.completer.commit.Submit(dl) })\n\t\treturn\n\t}\n\tif !d.completer.commit.Submit(dl) {",
 		inOrder, checker.RuleOrder,
 	},
 	{
