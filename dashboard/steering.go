@@ -18,11 +18,15 @@ func (p *page) steering() error {
 	if err != nil {
 		return err
 	}
+	shares, err := p.outbox.Shares(ctx)
+	if err != nil {
+		return err
+	}
 	kinds, err := p.kinds(ctx)
 	if err != nil {
 		return err
 	}
-	return p.show(http.StatusOK, "Steering", p.steeringBody(paused, kinds))
+	return p.show(http.StatusOK, "Steering", p.steeringBody(paused, kinds)+sharesBody(shares))
 }
 
 func (p *page) steeringBody(paused []outbox.Pause, kinds []outbox.EventKind) markup {

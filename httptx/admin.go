@@ -39,6 +39,7 @@ const (
 //
 //	GET    /stats                      whether the outbox is well; counts, ages and queues
 //	GET    /nodes                      the processes that deliver or write
+//	GET    /shares                     the limits of all processes together, and the share of each process
 //	GET    /events                     ?status= &event_type= &aggregate_type= &aggregate_id= &tenant_id= &since= &until= &limit= &after=
 //	GET    /events/{id}                an event; with ReadPayloads, headers and payload too
 //	GET    /dead-letters               ?event_type= &aggregate_type= &aggregate_id= &tenant_id= &group= &since= &until= &limit= &after=
@@ -92,6 +93,7 @@ func AdminRoutes(ob *outbox.Outbox, access Access) []AdminRoute {
 	return []AdminRoute{
 		{http.MethodGet, "/stats", a.show(a.stats)},
 		{http.MethodGet, "/nodes", a.show(a.nodes)},
+		{http.MethodGet, "/shares", a.show(a.shares)},
 		{http.MethodGet, "/events", a.show(a.events, eventParameters...)},
 		{http.MethodGet, "/events/{id}", a.show(a.event)},
 		{http.MethodGet, "/dead-letters", a.show(a.list, listed...)},

@@ -44,6 +44,11 @@ func (a *admin) nodes(c *call, _ parameters) (any, error) {
 	return answer, err
 }
 
+func (a *admin) shares(c *call, _ parameters) (any, error) {
+	list, err := a.outbox.Shares(c.Context())
+	return operjson.SharesOf(list), err
+}
+
 // group is an [outbox.DeadGroup] in JSON.
 type group struct {
 	ID            string               `json:"group"`

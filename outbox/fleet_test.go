@@ -263,3 +263,73 @@ func TestFleetwideNeedsALimitAndAMode(t *testing.T) {
 		require.ErrorContains(t, err, "Fleetwide is true, but")
 	}
 }
+
+// Operators see the limits, the share of each process, and which process waits.
+func TestSharesAreShown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var g together
+		global := outbox.EventKind{AggregateType: outbox.Global, EventType: kindSaid.EventType}
+		store := outboxtest.NewStore()
+		process := func(i, limit int, takes time.Duration) *engine {
+			mode := fleetMode(outbox.Rules{Concurrency: limit}).(outbox.MultiNode)
+			mode.Claim.Owner = fmt.Sprintf("host/%d", i)
+			return start(t, outbox.Config{Store: store, Mode: mode}, g.listener(i, takes))
+		}
+		first := process(0, 1, time.Minute)
+		shares, err := first.Shares(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, shares, "no process has asked for a share")
+		several(first, 2, "a", "Said")
+		pass(time.Second)
+		second := process(1, 1, time.Minute)
+		several(second, 1, "b", "Said")
+		pass(time.Second)
+		shares, err = second.Shares(t.Context())
+		require.NoError(t, err)
+		require.Len(t, shares, 1)
+		for i := range shares[0].Shares {
+			until := &shares[0].Shares[i].Until
+			require.WithinDuration(t, time.Now().Add(10*time.Second), *until, 2*time.Second)
+			*until = time.Time{}
+		}
+		require.Equal(t, outbox.KindShares{Kind: global, Concurrency: 1, Parts: 1, Shares: []outbox.ProcessShare{
+			{Owner: "host/0", Parts: 1, Of: 1}, {Owner: "host/1", Of: 1, Waits: true},
+		}}, shares[0])
+		for e, parts := range map[*engine]int{first: 1, second: 0} {
+			st, err := e.Stats(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []outbox.OwnShare{{Kind: global, Parts: parts, Of: 1}}, st.Shares)
+		}
+		pass(5 * time.Minute)
+		require.NoError(t, first.Close(context.Background()))
+		require.NoError(t, second.Close(context.Background()))
+		shares, err = second.Shares(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []outbox.KindShares{{Kind: global, Concurrency: 1, Parts: 1}}, shares, "no process has a share")
+	})
+}
+
+// A row of an older version has neither the kind nor the limits, and a row that cannot be read does not
+// hide the others.
+func TestSharesOfOtherVersionsAreShown(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	e := build(t, outbox.Config{Store: store}, nil)
+	for kind, value := range map[outbox.EventKind]string{
+		{EventType: "Old"}: fmt.Sprintf(`{"of":"Order/Old","m":[{"n":"host/x","p":1,"o":2,"w":true,"t":%d}]}`, time.Now().Add(time.Hour).UnixMicro()),
+		{EventType: "Bad"}: "{",
+	} {
+		set, err := store.SetShares(t.Context(), nil, kind, "", outbox.Shares{Version: "v", Value: value})
+		require.True(t, set)
+		require.NoError(t, err)
+	}
+	shares, err := e.Shares(t.Context())
+	require.NoError(t, err)
+	require.Len(t, shares, 2)
+	require.Contains(t, shares[0].Problem, "delete the row")
+	require.Equal(t, outbox.EventKind{AggregateType: "Order", EventType: "Old"}, shares[1].Kind)
+	require.Zero(t, shares[1].Parts)
+	require.Equal(t, "host", shares[1].Shares[0].Owner)
+	require.Equal(t, []int{1, 2}, []int{shares[1].Shares[0].Parts, shares[1].Shares[0].Of})
+}

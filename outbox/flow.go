@@ -163,6 +163,17 @@ func (l *lane) begin(dl *delivery) (wait time.Duration) {
 // awaitsShare reports whether events wait in the table for a share.
 func (d *dispatcher) awaitsShare() bool { return haveLeft(d.shareless()) }
 
+// ownShares are the shares of this process, by kind.
+func (d *dispatcher) ownShares() (list []OwnShare) {
+	for kind, l := range d.lanes() {
+		if l.share != nil {
+			list = append(list, OwnShare{Kind: kind, Parts: l.share.Parts(), Of: l.share.Limits().Parts()})
+		}
+	}
+	slices.SortFunc(list, func(a, b OwnShare) int { return compareKinds(a.Kind, b.Kind) })
+	return list
+}
+
 // shareless are the lanes that have no share now.
 func (d *dispatcher) shareless() (list []*lane) {
 	for _, l := range d.lanes() {

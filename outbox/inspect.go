@@ -44,6 +44,8 @@ type Inspector interface {
 	// the larger of two numbers: the leases that were counted, and the leases that the node
 	// reported.
 	Nodes(ctx context.Context, db DB) ([]Node, error)
+	// AllShares reads the shares of all kinds, as Shares reads those of a kind, in any order.
+	AllShares(ctx context.Context, db DB) ([]Shares, error)
 }
 
 // EventFilter chooses rows of the outbox table. Zero fields choose all.
@@ -137,6 +139,45 @@ type Node struct {
 	// lease was counted.
 	Leases      int
 	OldestLease time.Time
+}
+
+// KindShares are the limits of a kind of event that all processes have together, and the shares of
+// processes in these limits; see [Rules].Fleetwide. A part is the smallest share.
+type KindShares struct {
+	Kind EventKind
+	// Concurrency, Rate (in a second) and Burst are the limits, as the process knew them that last
+	// replaced the row; zero: no bound. Parts is the number of parts into which the limits are divided;
+	// zero: not known, because an older version wrote the row.
+	Concurrency int
+	Rate        float64
+	Burst       int
+	Parts       int
+	// Shares are of the processes that have a share or wait for a share, in the order in which they get
+	// parts. Processes without events of the kind have no share.
+	Shares []ProcessShare
+	// Problem says why the row cannot be read; empty: no problem. Kind is then empty.
+	Problem string
+}
+
+// ProcessShare is the share of a process in limits.
+type ProcessShare struct {
+	// Owner is the name of the process, as in [Node].
+	Owner string
+	// Parts is how many of Of parts the process has. Of differs between processes while their rules
+	// differ.
+	Parts, Of int
+	// Until is when the share ends unless the process renews the share, by the database's clock.
+	Until time.Time
+	// Waits says that the process has events, and no part because other processes have all parts.
+	Waits bool
+}
+
+// OwnShare is the share of this process in limits of all processes.
+type OwnShare struct {
+	Kind EventKind
+	// Parts is how many of Of parts this process acts on: zero while the process waits for a share, and
+	// without events that wait, although deliveries that run may keep parts.
+	Parts, Of int
 }
 
 // PausedKey is a key that is paused in this process.
@@ -266,6 +307,9 @@ type Stats struct {
 	// PausedKeys are keys that are paused in this node, by kind and aggregate id, the first 100; see
 	// [PauseKeyFor] and [Breaker].
 	PausedKeys []PausedKey
+	// Shares are the shares of this node in limits of all processes, by kind, in [MultiNode]; see
+	// [Rules].Fleetwide. [Outbox.Shares] reads the shares of all processes.
+	Shares []OwnShare
 	// LastPoll is when the poller of this node last read the table without an error, or
 	// found the dispatcher full; the zero time when it has not done so yet, and in a process
 	// that only writes. An idle table is read once in an interval, so a time that is much

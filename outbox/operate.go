@@ -95,6 +95,7 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 		st.HotDepth, st.ColdDepth = o.dispatcher.depths()
 		st.Unheard = o.dispatcher.unheard.list()
 		st.PausedKeys = o.dispatcher.keys.list()
+		st.Shares = o.dispatcher.ownShares()
 		st.LastPoll, st.PollInterval = o.poller.lastPoll(), o.poller.opts.Interval
 	}
 	return st, nil
@@ -105,6 +106,22 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 // OldestLease.
 func (o *Outbox) Nodes(ctx context.Context) ([]Node, error) {
 	return o.store.Nodes(ctx, o.db)
+}
+
+// Shares lists the kinds of events with limits of all processes (see [Rules].Fleetwide), and the share
+// of each process, by aggregate type and event type. A kind is listed after a process has asked for a
+// share of its limits for the first time, and stays listed when no process has a share.
+func (o *Outbox) Shares(ctx context.Context) ([]KindShares, error) {
+	rows, err := o.store.AllShares(ctx, o.db)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]KindShares, len(rows))
+	for i, row := range rows {
+		list[i] = kindShares(row)
+	}
+	slices.SortFunc(list, func(a, b KindShares) int { return compareKinds(a.Kind, b.Kind) })
+	return list, nil
 }
 
 // Pause stops the deliveries of a kind of event, in all processes of the table, until

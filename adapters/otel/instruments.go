@@ -62,6 +62,12 @@ func (in *instruments) age(name, what string) metric.Float64ObservableGauge {
 	return g
 }
 
+func (in *instruments) ratio(d tablestats.Description) metric.Float64ObservableGauge {
+	g, err := in.meter.Float64ObservableGauge(in.prefix+"."+d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Help))
+	in.check(d.Name, err)
+	return g
+}
+
 // observeFunc reports a value of an instrument.
 type observeFunc func(o metric.Observer, value float64)
 

@@ -39,6 +39,7 @@ func newLabels(attributes []attribute.KeyValue) *labels {
 
 // kinds are the labels of the kinds of events.
 type kinds struct {
+	common  []attribute.KeyValue
 	plain   *labels
 	other   *labels
 	unknown *labels
@@ -48,18 +49,11 @@ type kinds struct {
 // newKinds makes the labels. made is called with the labels of each kind that has separate labels,
 // possibly while other goroutines get their labels.
 func newKinds(common []attribute.KeyValue, limit int, made func(*labels)) *kinds {
-	k := &kinds{plain: newLabels(common)}
+	k := &kinds{common: common, plain: newLabels(common)}
 	if limit == 0 {
 		return k
 	}
-	of := func(kind outbox.EventKind) *labels {
-		attributes := append(slices.Clip(common),
-			aggregateTypeKey.String(text(string(kind.AggregateType))), eventTypeKey.String(text(string(kind.EventType))))
-		if kind.Listener != "" {
-			attributes = append(attributes, listenerKey.String(text(kind.Listener)))
-		}
-		return newLabels(attributes)
-	}
+	of := func(kind outbox.EventKind) *labels { return newLabels(k.attributes(kind)) }
 	k.known = bykind.New(limit, func(kind outbox.EventKind) *labels {
 		l := of(kind)
 		made(l)
@@ -68,6 +62,16 @@ func newKinds(common []attribute.KeyValue, limit int, made func(*labels)) *kinds
 	k.other = of(outbox.EventKind{AggregateType: otherKind, EventType: otherKind})
 	k.unknown = of(outbox.EventKind{AggregateType: unknownKind, EventType: unknownKind})
 	return k
+}
+
+// attributes are those of a kind.
+func (k *kinds) attributes(kind outbox.EventKind) []attribute.KeyValue {
+	attributes := append(slices.Clip(k.common),
+		aggregateTypeKey.String(text(string(kind.AggregateType))), eventTypeKey.String(text(string(kind.EventType))))
+	if kind.Listener != "" {
+		attributes = append(attributes, listenerKey.String(text(kind.Listener)))
+	}
+	return attributes
 }
 
 func (k *kinds) of(kind outbox.EventKind) *labels {

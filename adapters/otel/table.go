@@ -57,12 +57,17 @@ func (m *Metrics) registerTable(reader *tablestats.Reader) (metric.Registration,
 		o, observe[f] = in.figure(d, m.kinds.plain.observe)
 		observables = append(observables, o)
 	}
+	share := in.ratio(tablestats.Share)
+	observables = append(observables, share)
 	if err := in.err(); err != nil {
 		return nil, err
 	}
 	return m.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		if values, ok := reader.Values(ctx); ok {
 			values.Each(func(f tablestats.Figure, value float64) { observe[f](o, value) })
+			values.EachShare(func(kind outbox.EventKind, value float64) {
+				o.ObserveFloat64(share, value, newLabels(m.kinds.attributes(kind)).observe...)
+			})
 		}
 		return nil
 	}, observables...)

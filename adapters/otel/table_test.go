@@ -78,6 +78,18 @@ func TestFiguresOfTheTableHaveTheirNamesUnitsAndValues(t *testing.T) {
 	require.InDelta(t, float64(time.Now().Unix()), p.one(t, "orders.outbox.table.read.timestamp"), 60)
 }
 
+func TestTheShareInLimitsOfAllProcessesHasItsKind(t *testing.T) {
+	t.Parallel()
+	p, _ := watch(t, always(outbox.Stats{Shares: []outbox.OwnShare{
+		{Kind: outbox.EventKind{AggregateType: "Order", EventType: "Placed"}, Parts: 3, Of: 8},
+	}}), outboxotel.WithAttributes(attribute.String("zone", "a")))
+	points := p.read(t)["outbox.fleetwide.share"]
+	require.Len(t, points, 1)
+	require.Empty(t, points[0].unit)
+	require.InDelta(t, 0.375, points[0].value, 0)
+	require.Equal(t, "outbox.aggregate.type=Order,outbox.event.type=Placed,zone=a", points[0].labels)
+}
+
 func TestFiguresOfATableInADatabase(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)

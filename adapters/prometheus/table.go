@@ -48,6 +48,7 @@ type table struct {
 	reader *tablestats.Reader
 	descs  [tablestats.Figures]*prometheus.Desc
 	kinds  [tablestats.Figures]prometheus.ValueType
+	share  *prometheus.Desc
 }
 
 func newTable(reader *tablestats.Reader, o *options) *table {
@@ -64,6 +65,8 @@ func newTable(reader *tablestats.Reader, o *options) *table {
 		}
 		t.descs[f] = prometheus.NewDesc(prometheus.BuildFQName(o.prefix, "", name), d.Help, nil, o.labels)
 	}
+	share := tablestats.Share // labelled also without event labels: the kinds are those of rules
+	t.share = prometheus.NewDesc(prometheus.BuildFQName(o.prefix, "", strings.ReplaceAll(share.Name, ".", "_")), share.Help, []string{LabelEventType, LabelAggregateType}, o.labels)
 	return t
 }
 
@@ -72,6 +75,7 @@ func (t *table) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range t.descs {
 		ch <- d
 	}
+	ch <- t.share
 }
 
 // Collect implements [prometheus.Collector].
@@ -82,6 +86,9 @@ func (t *table) Collect(ch chan<- prometheus.Metric) {
 	}
 	values.Each(func(f tablestats.Figure, value float64) {
 		ch <- prometheus.MustNewConstMetric(t.descs[f], t.kinds[f], value)
+	})
+	values.EachShare(func(kind outbox.EventKind, share float64) {
+		ch <- prometheus.MustNewConstMetric(t.share, prometheus.GaugeValue, share, valid(kind.EventType), valid(kind.AggregateType))
 	})
 }
 

@@ -3,6 +3,7 @@ package outboxprom_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -73,6 +74,21 @@ func TestScrapeTellsWhatTheTableHolds(t *testing.T) {
 		require.InDelta(t, want, f.value(t, name), 0, name)
 	}
 	require.InDelta(t, 3600, f.value(t, "outbox_oldest_pause_age_seconds"), 60)
+}
+
+// The share has the labels of the kind, also without event labels.
+func TestScrapeHasTheShareInLimitsOfAllProcesses(t *testing.T) {
+	t.Parallel()
+	registry, _ := watch(t, &source{stats: outbox.Stats{Shares: []outbox.OwnShare{
+		{Kind: outbox.EventKind{AggregateType: "Order", EventType: "Placed"}, Parts: 3, Of: 8},
+		{Kind: outbox.EventKind{AggregateType: "Order", EventType: "Paid\xff"}, Of: 8},
+	}}})
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP outbox_fleetwide_share The share of this process in the limits of a kind of event that all processes have together, from 0 to 1.
+# TYPE outbox_fleetwide_share gauge
+outbox_fleetwide_share{aggregate_type="Order",event_type="Paid�"} 0
+outbox_fleetwide_share{aggregate_type="Order",event_type="Placed"} 0.375
+`), "outbox_fleetwide_share"))
 }
 
 func TestWhenTheTableCannotBeReadItsValuesAreAbsentAndUpIsZero(t *testing.T) {

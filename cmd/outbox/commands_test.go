@@ -279,6 +279,28 @@ func TestOldEventsArePurgedAndOthersStay(t *testing.T) {
 	})
 }
 
+func TestSharesAreShown(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		require.JSONEq(t, `{"kinds":[]}`, ok(t, s.DSN, "shares", "--json"))
+		until := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
+		value := fmt.Sprintf(`{"of":"Order/OrderPlaced","k":["Order","OrderPlaced"],"l":{"c":8,"r":2.5,"b":10},"m":[{"n":"node-1/ABCDEFGH","p":3,"o":8,"w":true,"t":%d},{"n":"node-2/ABCDEFGH","o":8,"w":true,"t":%d}]}`, until.UnixMicro(), until.UnixMicro())
+		set, err := s.store.SetShares(t.Context(), s.DB, outbox.EventKind{AggregateType: "Order", EventType: "OrderPlaced"}, "", outbox.Shares{Version: "v", Value: value})
+		require.NoError(t, err)
+		require.True(t, set)
+		out := ok(t, s.DSN, "shares")
+		require.Regexp(t, `Order +OrderPlaced +8 at once; 2.5 a second, burst 10 +node-1 +3 of 8 +20`, out)
+		require.Regexp(t, `node-2 +waits +20`, out)
+		kinds := answer(t, s.DSN, "shares")["kinds"].([]any)
+		require.Equal(t, map[string]any{
+			"event_type": "OrderPlaced", "aggregate_type": "Order", "concurrency": 8.0, "rate": 2.5, "burst": 10.0, "parts": 8.0, "shares": []any{
+				map[string]any{"owner": "node-1", "parts": 3.0, "of": 8.0, "until": until.Format(time.RFC3339Nano), "waits": false},
+				map[string]any{"owner": "node-2", "parts": 0.0, "of": 8.0, "until": until.Format(time.RFC3339Nano), "waits": true},
+			},
+		}, kinds[0])
+	})
+}
+
 func TestNodesAndCountsAreShown(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *shop) {

@@ -61,7 +61,7 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.AddCommand(
 		a.bench(), a.dead(), a.doctor(), a.events(), a.nodes(), a.pause(), a.paused(),
-		a.purge(), a.resume(), a.schema(), a.stats(), a.version(),
+		a.purge(), a.resume(), a.schema(), a.shares(), a.stats(), a.version(),
 	)
 	a.completeFlags(root)
 	return root

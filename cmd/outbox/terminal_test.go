@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -170,6 +171,10 @@ func TestWhatCouldSteerATerminalIsEscaped(t *testing.T) {
 		s.kill(t, hostile, "e1")
 		require.NoError(t, s.store.Announce(t.Context(), s.DB, outbox.Node{Owner: hostile, Mode: hostile}, time.Minute))
 		require.NoError(t, s.store.Pause(t.Context(), s.DB, outbox.Pause{Kind: outbox.EventKind{EventType: hostile, AggregateType: hostile}, Since: time.Now()}))
+		value, err := json.Marshal(map[string]any{"k": []string{hostile, hostile}, "m": []any{map[string]any{"n": hostile, "o": 1, "t": time.Now().Add(time.Hour).UnixMicro()}}})
+		require.NoError(t, err)
+		_, err = s.store.SetShares(t.Context(), s.DB, outbox.EventKind{EventType: "T"}, "", outbox.Shares{Version: "v", Value: string(value)})
+		require.NoError(t, err)
 		for _, args := range [][]string{
 			{"events", "list"},
 			{"events", "show", "e1", "--payload"},
@@ -177,6 +182,7 @@ func TestWhatCouldSteerATerminalIsEscaped(t *testing.T) {
 			{"dead", "show", "e1", "--payload"},
 			{"dead", "groups"},
 			{"nodes"},
+			{"shares"},
 			{"paused"},
 			{"stats"},
 			{"doctor"},

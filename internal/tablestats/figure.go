@@ -1,6 +1,10 @@
 package tablestats
 
-import "time"
+import (
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
 
 // Figure is a figure of the table, and the index of the figure's description.
 type Figure int
@@ -80,6 +84,19 @@ func (v Values) Each(do func(f Figure, value float64)) {
 	if v.Stats.PollInterval > 0 { // the mode has a poller
 		do(LastPoll, timestamp(v.Stats.LastPoll))
 		do(PollInterval, v.Stats.PollInterval.Seconds())
+	}
+}
+
+// Share describes the share of this process in limits of all processes.
+var Share = Description{"fleetwide.share", "", "The share of this process in the limits of a kind of event that all processes have together, from 0 to 1."}
+
+// EachShare calls do with each known share, which is from 0 to 1.
+func (v Values) EachShare(do func(kind outbox.EventKind, share float64)) {
+	if v.Stats == nil {
+		return
+	}
+	for _, s := range v.Stats.Shares {
+		do(s.Kind, float64(s.Parts)/float64(max(s.Of, 1)))
 	}
 }
 

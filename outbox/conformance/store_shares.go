@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,6 +60,30 @@ var sharesTests = []storeTest{
 		s.sameShares(other, outbox.Shares{})
 		if ranges := s.ranges(); ranges.Version != "" {
 			s.t.Fatalf("the ranges were set too: %+v", ranges)
+		}
+	}},
+	{"AreReadOfAllKinds", func(s *storeSuite) {
+		read := func() (values []string) {
+			s.t.Helper()
+			before := s.now()
+			all, err := s.Store.AllShares(s.ctx, s.DB)
+			s.ok("AllShares", err)
+			for _, shares := range all {
+				s.duringCall("Now", shares.Now, before)
+				values = append(values, shares.Version+" "+shares.Value)
+			}
+			slices.Sort(values)
+			return values
+		}
+		if got := read(); len(got) != 0 {
+			s.t.Fatalf("no shares are set, got %q", got)
+		}
+		a, b := outbox.EventKind{AggregateType: "Order", EventType: "T"}, outbox.EventKind{AggregateType: outbox.Global, EventType: "T"}
+		s.shares(a) // reading sets nothing
+		s.setsShares(a, "", outbox.Shares{Version: "node-1/1", Value: "é"})
+		s.setsShares(b, "", outbox.Shares{Version: "node-1/2", Value: ""})
+		if got, want := read(), []string{"node-1/1 é", "node-1/2 "}; !slices.Equal(got, want) {
+			s.t.Fatalf("the shares of all kinds: got %q, want %q", got, want)
 		}
 	}},
 	{"OfManyAtOnceOneSets", func(s *storeSuite) {

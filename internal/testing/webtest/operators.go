@@ -56,6 +56,7 @@ func operators(t *testing.T, fw Framework) {
 	server.send(http.MethodDelete, "/admin/dead-letters/1").is(t, 404, `{"error":"outbox: not found"}`)
 	require.Equal(t, "no-store", server.send(http.MethodGet, "/admin/stats").Header.Get("Cache-Control"))
 	pauses(t, server)
+	server.send(http.MethodGet, "/admin/shares").is(t, 200, `{"kinds":[]}`)
 }
 
 // pauses pauses kinds of events, lists them, and resumes a kind.

@@ -55,6 +55,8 @@ type Options struct {
 	Table  Table
 	Name   string // of the process; no other process has it
 	Of     string // says to people whose limits these are
+	// Kind says the same to programs: [Read] returns it.
+	Kind [2]string
 	// Wants reports whether there is work.
 	Wants func() bool
 	// Resized is called when the process acts on more parts, or on fewer. It must not block.
@@ -234,7 +236,7 @@ func (s *Share) try(ctx context.Context, wants bool) (next time.Duration, done b
 		l.Members = append(l.Members, member{Name: s.o.Name, Of: total})
 	}
 	before := l.Members[i]
-	l.Of = s.o.Of
+	l.Of, l.Kind, l.Limits = s.o.Of, s.o.Kind, s.limits
 	l.Members[i].Wants = wants
 	if before.Parts > 0 && l.wait() && s.acted > 0 && time.Since(s.turn) >= s.turnLasts() {
 		if _, short := l.fair(s.o.Name, total); short {

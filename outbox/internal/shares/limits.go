@@ -6,9 +6,9 @@ package shares
 
 // Limits are bounds of all processes together. At least one of Concurrency and Rate is set.
 type Limits struct {
-	Concurrency int     // how many run at once; 0: no bound
-	Rate        float64 // how many begin in a second; 0: no bound
-	Burst       int     // how many begin at once; only with a Rate
+	Concurrency int     `json:"c,omitempty"` // how many run at once; 0: no bound
+	Rate        float64 `json:"r,omitempty"` // how many begin in a second; 0: no bound
+	Burst       int     `json:"b,omitempty"` // how many begin at once; only with a Rate
 }
 
 // Parts is the number of equal parts into which the limits are divided: as many as there are places

@@ -12,6 +12,9 @@ import (
 type list struct {
 	// Of says to people whose limits these are.
 	Of string `json:"of,omitempty"`
+	// Kind is Options.Kind, and Limits are the limits, of the process that last replaced the row.
+	Kind   [2]string `json:"k,omitzero"`
+	Limits Limits    `json:"l,omitzero"`
 	// Freed is when a process last stopped to act on parts that it gave up. Since then, the parts that
 	// are free have got tokens.
 	Freed int64 `json:"f,omitempty"`
@@ -54,7 +57,7 @@ func (l list) text() string {
 // at is the list without the members whose shares have ended.
 func (l list) at(now time.Time) list {
 	first, last := now.UnixMicro(), now.Add(farthest).UnixMicro()
-	alive := list{Of: l.Of, Freed: l.Freed}
+	alive := list{Of: l.Of, Kind: l.Kind, Limits: l.Limits, Freed: l.Freed}
 	for _, m := range l.Members {
 		switch {
 		case m.Until >= first && m.Until <= last:

@@ -69,6 +69,9 @@ func (g *gate) tell() {
 	}
 }
 
+// Limits are the limits of all processes together.
+func (g *gate) Limits() Limits { return g.limits }
+
 // Parts is how many parts this process acts on: Limits.Of has its limits.
 func (g *gate) Parts() int {
 	g.mu.Lock()

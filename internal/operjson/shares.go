@@ -1,0 +1,63 @@
+package operjson
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// KindShares is an [outbox.KindShares].
+type KindShares struct {
+	Kind
+	Concurrency int     `json:"concurrency,omitempty"`
+	Rate        float64 `json:"rate,omitempty"`
+	Burst       int     `json:"burst,omitempty"`
+	Parts       int     `json:"parts,omitempty"`
+	Shares      []Share `json:"shares"`
+	Problem     string  `json:"problem,omitempty"`
+}
+
+// Share is an [outbox.ProcessShare].
+type Share struct {
+	Owner string    `json:"owner"`
+	Parts int       `json:"parts"`
+	Of    int       `json:"of"`
+	Until time.Time `json:"until"`
+	Waits bool      `json:"waits"`
+}
+
+// Shares is the answer to a question for the shares of all kinds.
+type Shares struct {
+	Kinds []KindShares `json:"kinds"`
+}
+
+// SharesOf are the shares of a list.
+func SharesOf(list []outbox.KindShares) Shares {
+	answer := Shares{make([]KindShares, len(list))}
+	for i := range list {
+		k := &list[i]
+		shares := make([]Share, len(k.Shares))
+		for j, s := range k.Shares {
+			shares[j] = Share{s.Owner, s.Parts, s.Of, s.Until.UTC(), s.Waits}
+		}
+		answer.Kinds[i] = KindShares{Kind{k.Kind.EventType, k.Kind.AggregateType}, k.Concurrency, k.Rate, k.Burst, k.Parts, shares, k.Problem}
+	}
+	return answer
+}
+
+// Limits are the limits of a kind as a text, or the problem of the row.
+func Limits(k *outbox.KindShares) string {
+	var limits []string
+	if k.Concurrency > 0 {
+		limits = append(limits, fmt.Sprintf("%d at once", k.Concurrency))
+	}
+	if k.Rate > 0 {
+		limits = append(limits, fmt.Sprintf("%g a second, burst %d", k.Rate, k.Burst))
+	}
+	if k.Problem != "" {
+		limits = append(limits, k.Problem)
+	}
+	return strings.Join(limits, "; ")
+}
