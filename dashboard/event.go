@@ -61,6 +61,7 @@ func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, waits string
 	return tags(`<dl class="facts">
 <dt>Id</dt><dd>{}</dd>
 <dt>Status</dt><dd>{}</dd>
+{}
 <dt>Kind</dt><dd>{}</dd>
 {}
 <dt>Aggregate id</dt><dd>{}</dd>
@@ -75,10 +76,10 @@ func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, waits string
 <section aria-labelledby="payload"><h2 id="payload">Payload</h2>
 {}</section>
 `,
-		row.EventID, statusText(row.Status), rowKind(row),
+		row.EventID, statusText(row.Status), notDelivered(row, waits), rowKind(row),
 		when(row.Listener != "", `<dt>Event</dt><dd><a href="{}">{}</a>, for this one of its listeners</dd>`, link("event", "id", row.OriginalID), row.OriginalID),
 		cmp.Or(row.AggregateID, "–"), cmp.Or(row.TenantID, "–"),
-		each(timeline(row, waits), func(s step) markup {
+		each(timeline(row), func(s step) markup {
 			return tags(`<li{}><strong>{}</strong> {} <span class="text">{}</span></li>
 `, when(s.Bad, ` class="bad"`), s.What, when(!s.At.IsZero(), `{} ({})`, instant(s.At), moment(s.At)), s.Text)
 		}),
@@ -89,6 +90,14 @@ func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, waits string
 		when(p.Operates() && paused.Since.IsZero(), `<form method="post" action="confirm" class="buttons">{}{}<button name="action" value="pause">Pause this kind …</button></form>`,
 			p.token("confirm"), kindFields(row.AggregateType, row.EventType)),
 		headers, payload)
+}
+
+// notDelivered says why the event was not delivered, if it was not.
+func notDelivered(row *outbox.EventRow, waits string) markup {
+	if row.Status == outbox.StatusDead {
+		return tags(`<dt>Dead because</dt><dd class="bad">{}</dd>`, cmp.Or(row.LastError, "(no reason)"))
+	}
+	return when(waits != "", `<dt>Waits because</dt><dd class="why">{}</dd>`, waits)
 }
 
 // kindFields are the hidden fields that name a kind.
@@ -191,7 +200,7 @@ func (p *page) payload() error {
 }
 
 // timeline returns the steps of the event's life that the row records.
-func timeline(row *outbox.EventRow, waits string) []step {
+func timeline(row *outbox.EventRow) []step {
 	steps := []step{{At: row.OccurredAt, What: "Written"}}
 	waiting := !row.Status.Terminal()
 	if row.Attempts == 0 && row.AvailableAt.After(row.OccurredAt) {
@@ -215,7 +224,6 @@ func timeline(row *outbox.EventRow, waits string) []step {
 	case outbox.StatusDead:
 		steps = append(steps, step{At: row.EndedAt, What: "Dead", Text: row.LastError, Bad: true})
 	case outbox.StatusNew, outbox.StatusRetry:
-		steps = append(steps, step{What: "Waits because", Text: waits})
 	}
 	return steps
 }

@@ -44,7 +44,7 @@ func (p *page) overviewBody(now *sample) markup {
 		}))
 	listed := tags(`<p class="none">No process delivers from this table now.</p>`)
 	if len(now.Nodes) > 0 {
-		listed = tags(`<div class="wide" tabindex="0" role="region" aria-labelledby="nodes"><table>
+		listed = tags(`<div class="wide" tabindex="0" role="region" aria-label="Table of the nodes"><table>
 <thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col">Mode</th><th scope="col">Last reported poll</th><th scope="col">Queues</th><th scope="col">Leases</th><th scope="col">Oldest lease</th><th scope="col">Started</th></tr></thead>
 <tbody>{}</tbody></table></div>
 <p class="help">A node reports every ten seconds. Its last poll and its queues are those of its last report.</p>
