@@ -23,8 +23,8 @@ func (p *page) examples(ctx context.Context, f *outbox.DeadFilter) ([]outbox.Dea
 	return found.Rows, err
 }
 
-// deletionFacts say what is deleted: kind and reason of a group, when the oldest letter died, and
-// some letters.
+// deletionFacts describe the letters of a deletion: kind and reason of a group, when the oldest letter
+// died, and some letters.
 func deletionFacts(c *confirmation) markup {
 	if len(c.Examples) == 0 {
 		return ""

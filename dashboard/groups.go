@@ -79,7 +79,7 @@ func (p *page) groupRow(g outbox.DeadGroup) markup {
 		link("event", "id", g.Example), g.Example, when(p.Operates(), `<td class="actions">{}</td>`, p.groupActions(&g)))
 }
 
-// groupActions are a button, and a menu with what is asked for less often.
+// groupActions are a button, and a menu with the rarer changes.
 func (p *page) groupActions(g *outbox.DeadGroup) markup {
 	kind := kindText(outbox.EventKind{AggregateType: g.Kind.AggregateType, EventType: g.Kind.EventType})
 	return tags(`<form method="post" action="confirm">{}<input type="hidden" name="scope" value="all"><input type="hidden" name="group" value="{}">

@@ -34,13 +34,13 @@ func (p *page) overviewBody(now *sample) markup {
 	paused := tags(`<p class="none">Nothing is paused.</p>`)
 	if len(now.Stats.Paused) > 0 {
 		paused = tags(`<ul>{}</ul>`, each(now.Stats.Paused, func(pause outbox.Pause) markup {
-			return tags(`<li>{}, since {}{}{}</li>`, kindText(pause.Kind), moment(pause.Since),
-				when(!pause.Until.IsZero(), `, until {}`, moment(pause.Until)), when(pause.Reason != "", `: {}`, cut(pause.Reason, 200)))
+			return tags(`<li>{}, since {}{}{}</li>`, kindText(pause.Kind), instant(pause.Since),
+				when(!pause.Until.IsZero(), `, until {}`, instant(pause.Until)), when(pause.Reason != "", `: {}`, cut(pause.Reason, 200)))
 		}))
 	}
 	keys := when(len(now.Stats.PausedKeys) > 0, `<p>Keys that are paused in this process, the first {}:</p><ul>{}</ul>`,
 		count(len(now.Stats.PausedKeys)), each(now.Stats.PausedKeys, func(key outbox.PausedKey) markup {
-			return tags(`<li>{} of {}, until {}{}</li>`, key.AggregateID, kindText(key.Kind), moment(key.Until), when(key.Reason != "", `: {}`, cut(key.Reason, 200)))
+			return tags(`<li>{} of {}, until {}{}</li>`, key.AggregateID, kindText(key.Kind), instant(key.Until), when(key.Reason != "", `: {}`, cut(key.Reason, 200)))
 		}))
 	listed := tags(`<p class="none">No process delivers from this table now.</p>`)
 	if len(now.Nodes) > 0 {

@@ -53,8 +53,13 @@ type shot struct {
 
 // views are the pages that have an image.
 var views = []shot{
-	{name: "overview"}, {name: "events", page: "events?status=WAITING"}, {name: "event", page: "event?id=retried"}, {name: "dead", page: "dead"},
-	{name: "letters", page: "letters"}, {name: "delete", page: "dead", press: "form button.danger"}, {name: "steering", page: "steering"},
+	{name: "overview"},
+	{name: "events", page: "events?status=WAITING"},
+	{name: "event", page: "event?id=retried"},
+	{name: "dead", page: "dead"},
+	{name: "letters", page: "letters"},
+	{name: "delete", page: "dead", press: "form button.danger"},
+	{name: "steering", page: "steering"},
 }
 
 // shots returns the images of the page in the documents, or every view on a wide screen and on a
