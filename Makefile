@@ -7,6 +7,8 @@ PROMTOOL      := $(BIN)/promtool
 PGBOUNCER     := $(BIN)/pgbouncer
 TESTFLAGS     ?= -shuffle on -timeout 40m
 FUZZTIME      ?= 1m
+AXE           := 4.11.0
+AXESUM        := e9e5863c33a874f09bc01acd9234b7e3c871479f5eef8802fa582544465e6d01
 GOVULNCHECK   := v1.9.0
 RELEASE       := $(GO) run -C proof ./tools/release -dir $(CURDIR)
 VERSION        = $(shell sed -n 's/^ *version: //p' versions.yaml)
@@ -153,7 +155,7 @@ $(addprefix relay@,$(RELAYS)): relay@%:
 test/migrations: ## run goose and golang-migrate on the files of the schema
 	$(WITHDB) -- $(GO) test -C proof/migrationtest $(TESTFLAGS) ./...
 
-test/browser: chromium ## test the dashboard in Chromium (OUTBOX_TEST_LONG=dashboard: with ten million rows)
+test/browser: chromium axe ## test the dashboard in Chromium (OUTBOX_TEST_LONG=dashboard: with ten million rows)
 	$(WITHDB) -- $(GO) test -C proof/browsertest $(TESTFLAGS) ./...
 
 screenshots: chromium ## make the images of docs/how-to/dashboard.md
@@ -222,6 +224,21 @@ chromium: ## find Chromium, which tests the dashboard, or install Debian's as ro
 	mkdir -p $(BIN) && log=$$(mktemp $(BIN)/chromium.XXXXXX) && trap 'rm -f "$$log"' EXIT && \
 	if ! DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends chromium fonts-dejavu-core >"$$log" 2>&1; then \
 		tail -n 5 "$$log"; echo "$$way; where the package is not found, apt-get update may help"; [ "$$CI" != true ]; \
+	fi
+
+# Its rules, pinned, run in the page under test: a test reaches no other host. Without it the test is
+# skipped, unless CI=true.
+axe: ## find axe-core, which looks for barriers in the dashboard, or fetch it from npm into .bin
+	@if echo "$(AXESUM)  $(BIN)/axe.min.js" | sha256sum --check --status 2>/dev/null; then exit 0; fi; \
+	way="axe: the dashboard is not tested for barriers; npm is needed to fetch axe-core $(AXE)"; \
+	if ! command -v npm >/dev/null 2>&1; then echo "$$way"; [ "$$CI" != true ]; exit; fi; \
+	echo "axe: fetching axe-core $(AXE)"; \
+	mkdir -p $(BIN) && dir=$$(mktemp -d $(BIN)/axe.XXXXXX) && trap 'rm -rf "$$dir"' EXIT && cd "$$dir" && \
+	if npm pack --silent axe-core@$(AXE) >log 2>&1 && tar -xzf axe-core-$(AXE).tgz && \
+		echo "$(AXESUM)  package/axe.min.js" | sha256sum --check --status; then \
+		mv package/axe.min.js $(BIN)/axe.min.js; \
+	else \
+		cat log; echo "$$way"; [ "$$CI" != true ]; \
 	fi
 
 # Servers of other versions than the system's, from Debian's packages: nothing is installed.

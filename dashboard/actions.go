@@ -198,7 +198,7 @@ func (a *shownAction) body() markup {
 		a.state(),
 		when(a.Of > 0, `<progress max="{}" value="{}" aria-label="Progress">{} of {}</progress>`, a.Of, a.Done, a.Done, a.Of),
 		when(a.Problem != "", `<p>{}</p>`, a.Problem),
-		cut(a.Target, 1000), cmp.Or(a.User, "–"), moment(a.Started), moment(a.Ended),
+		cut(a.Target, 1000), cmp.Or(a.User, "–"), instant(a.Started), instant(a.Ended),
 		when(a.Ended.IsZero(), `<p>This page reloads itself every two seconds. You may leave it: the action goes on.</p>`))
 }
 
@@ -226,7 +226,7 @@ func (p *page) recent() markup {
 			if !a.Ended.IsZero() && a.Problem != "" {
 				result = `<span class="bad">failed</span>`
 			}
-			return tags(`<tr><td><a href="{}">{}</a></td><td class="text">{}</td><td class="number">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>
+			return tags(`<tr><th scope="row"><a href="{}">{}</a></th><td class="text" data-label="Target">{}</td><td class="number" data-label="Events">{}</td><td data-label="User">{}</td><td data-label="Started">{}</td><td data-label="Result">{}</td></tr>
 `, link("action", "id", a.ID), a.Action, cut(a.Target, 200), count(a.Done), a.User, moment(a.Started), result)
 		}))
 	}

@@ -18,7 +18,7 @@ import (
 const maxForm = 128 << 10
 
 // changeFields are the fields of a form that asks for a change.
-var changeFields = append([]string{"action", "scope", "id", "of", "for", "reason", "token"}, filterFields...)
+var changeFields = append([]string{"action", "scope", "id", "of", "number", "typed", "for", "reason", "token"}, filterFields...)
 
 // change is the change that an operator asks for.
 type change struct {
@@ -66,7 +66,7 @@ func (in input) change() (c change, err error) {
 	default:
 		err = &inputError{"action", "must be replay, delete, pause, resume, purge or wake"}
 	}
-	c.Fields = in.given("token", "of", "for", "reason")
+	c.Fields = in.given("token", "of", "number", "typed", "for", "reason")
 	return c, err
 }
 
@@ -116,7 +116,7 @@ func (in input) selection(c *change) (err error) {
 			return &inputError{"id", "is empty; give the id of a dead letter"}
 		}
 		c.filter.EventIDs, c.Target = ids, "event_id="+strings.Join(ids, ",")
-		return in.only("scope", "id", "of")
+		return in.only("scope", "id", "of", "number", "typed")
 	case in.get("scope") != "all":
 		return &inputError{"scope", "must be selection or all"}
 	default:
@@ -124,7 +124,7 @@ func (in input) selection(c *change) (err error) {
 			return err
 		}
 		c.Target = in.target()
-		return in.only(append([]string{"scope", "of"}, filterFields...)...)
+		return in.only(append([]string{"scope", "of", "number", "typed"}, filterFields...)...)
 	}
 }
 
@@ -179,6 +179,9 @@ func (p *page) act() error {
 	}
 	c, err := in.change()
 	if err != nil {
+		return err
+	}
+	if err := in.typed(); err != nil {
 		return err
 	}
 	c.By = p.User

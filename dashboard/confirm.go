@@ -13,6 +13,8 @@ type confirmation struct {
 	Letters bool // the change is about dead letters
 	Count   int64
 	More    bool // there may be more than Count
+	// Examples are the letters of a deletion that died first.
+	Examples []outbox.DeadLetter
 	// Unknown says that no event of the kind to pause was found; Similar are kinds that the
 	// user may have meant.
 	Unknown bool
@@ -34,7 +36,9 @@ func (p *page) confirm() error {
 	asked := confirmation{change: c, Letters: c.Action == "replay" || c.Action == "delete"}
 	switch {
 	case asked.Letters:
-		asked.Count, asked.More, err = p.size(ctx, &c.filter)
+		if asked.Count, asked.More, err = p.size(ctx, &c.filter); err == nil && c.Action == "delete" {
+			asked.Examples, err = p.examples(ctx, &c.filter)
+		}
 	case c.Action == "pause":
 		asked.Unknown, asked.Similar, err = p.unknown(ctx, c.Kind)
 	}
@@ -56,11 +60,12 @@ func (p *page) confirmBody(c *confirmation) markup {
 {}
 {}
 {}
-<button class="danger">Yes, {}{}</button> <a href="{}">No, go back</a>
+{}
+<button class="{}">Yes, {}{}</button> <a href="{}">No, go back</a>
 </form>
 `,
 		p.question(c, number), cut(c.Target, 1000), p.token("act"),
-		when(c.Letters && !c.More, `<input type="hidden" name="of" value="{}">`, c.Count), hidden(c.Fields), when(c.Action == "pause", `{}`, pauseFields()), c.Action, when(c.Letters, ` {}`, number), back)
+		when(c.Letters && !c.More, `<input type="hidden" name="of" value="{}">`, c.Count), hidden(c.Fields), when(c.Action == "pause", `{}`, pauseFields()), c.typeNumber(), choose(c.Action == "delete" || c.Action == "purge", "primary danger", "primary"), c.Action, when(c.Letters, ` {}`, number), back)
 }
 
 func (p *page) question(c *confirmation, number string) markup {
@@ -69,8 +74,8 @@ func (p *page) question(c *confirmation, number string) markup {
 		replay := c.Action == "replay"
 		return tags(`<p class="question">{} <strong>{}</strong> dead {}?</p>
 <p>{}</p>
-`, choose(replay, "Replay", "Delete"), number, choose(c.Count == 1, "letter", "letters"),
-			choose(replay, "Each is delivered again, and its attempts count from 0. What its listener did before may happen again.", "They are gone then: nothing brings them back."))
+{}`, choose(replay, "Replay", "Delete"), number, choose(c.Count == 1, "letter", "letters"),
+			choose(replay, "Each is delivered again, and its attempts count from 0. What its listener did before may happen again.", "They are gone then: nothing brings them back."), deletionFacts(c))
 	case c.Action == "purge":
 		return `<p class="question">Delete all events that were delivered or died longer ago than the retention, now?</p><p>The retention is PurgeOptions.Retention, 7 days unless the service sets it. The service logs it when it starts. The same happens by itself at the purge's interval.</p>
 `

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 
@@ -10,43 +9,6 @@ import (
 
 // lettersOfPage is how many dead letters a page lists.
 const lettersOfPage = 50
-
-// dead shows the groups of dead letters.
-func (p *page) dead() error {
-	if _, err := p.query(); err != nil {
-		return err
-	}
-	ctx, cancel := p.context()
-	defer cancel()
-	groups, more, err := p.outbox.DeadLetters().Groups(ctx, outbox.DeadFilter{})
-	if err != nil {
-		return err
-	}
-	list := tags(`<p class="none">No event is dead.</p>`)
-	if len(groups) > 0 {
-		list = tags(`<p>Grouped by kind and reason; numbers, ids and quoted values are left out of a reason. <a href="letters">List all</a></p>
-{}
-<div class="wide"><table>
-<thead><tr><th scope="col">Reason</th><th scope="col">Kind</th><th scope="col">Letters</th><th scope="col">First</th><th scope="col">Last</th>{}</tr></thead>
-<tbody>{}</tbody></table></div>
-`,
-			when(more, `<p class="note" role="status">There are more. These are the groups of the first {} dead letters.</p>`, count(outbox.GroupLimit)),
-			when(p.Operates(), `<th scope="col">Actions</th>`), each(groups, p.groupRow))
-	}
-	return p.show(http.StatusOK, "Dead letters", list+p.recent())
-}
-
-func (p *page) groupRow(g outbox.DeadGroup) markup {
-	kind := kindText(outbox.EventKind{AggregateType: g.Kind.AggregateType, EventType: g.Kind.EventType})
-	return tags(`<tr><th scope="row" class="text long"><a href="{}">{}</a></th><td class="text kind">{}</td><td class="number">{}</td><td>{}</td><td>{}</td>
-{}</tr>
-`,
-		link("letters", "group", g.ID), cmp.Or(g.Reason, "(no reason)"), kindText(g.Kind), count(g.Count), moment(g.First), moment(g.Last),
-		when(p.Operates(), `<td><form method="post" action="confirm" class="buttons">{}<input type="hidden" name="scope" value="all"><input type="hidden" name="group" value="{}">
-<button name="action" value="replay" aria-label="Replay the group {}">Replay …</button> <button name="action" value="delete" class="danger" aria-label="Delete the group {}">Delete …</button></form>
-<form method="post" action="confirm" class="buttons">{}{}<button name="action" value="pause" aria-label="Pause {} for all its listeners">Pause this kind …</button></form></td>`,
-			p.token("confirm"), g.ID, g.Reason, g.Reason, p.token("confirm"), kindFields(g.Kind.AggregateType, g.Kind.EventType), kind))
-}
 
 // letters lists dead letters: the matches of a search, latest first, or the letters of a group,
 // earliest first.
@@ -66,7 +28,7 @@ func (p *page) letters() error {
 	if err != nil {
 		return err
 	}
-	return p.show(http.StatusOK, "Dead letters", p.lettersBody(in, &found))
+	return p.show(http.StatusOK, choose(in.get("group") != "", "A group of dead letters", "All dead letters"), p.lettersBody(in, &found))
 }
 
 // letters is a page of dead letters.
@@ -129,9 +91,9 @@ All that {}: <button name="action" value="replay">Replay all …</button> <butto
 }
 
 func (p *page) letterRow(row outbox.EventRow) markup {
-	return tags(`<tr>{}<th scope="row" class="text"><a href="{}">{}</a></th><td class="text kind">{}</td><td class="text long">{}</td><td class="text">{}</td><td class="text">{}</td><td>{}</td><td class="number">{}</td></tr>
+	return tags(`<tr>{}<th scope="row" class="text"><a href="{}">{}</a></th><td class="text kind" data-label="Kind">{}</td><td class="text long" data-label="Error">{}</td><td class="text" data-label="Aggregate id">{}</td><td class="text" data-label="Tenant">{}</td><td data-label="Died">{}</td><td class="number" data-label="Failed attempts">{}</td></tr>
 `,
-		when(p.Operates(), `<td><input type="checkbox" name="id" value="{}" aria-label="Select {}"></td>`, row.EventID, row.EventID),
+		when(p.Operates(), `<td class="pick"><input type="checkbox" name="id" value="{}" aria-label="Select {}"></td>`, row.EventID, row.EventID),
 		link("event", "id", row.EventID), row.EventID, rowKind(&row), cut(row.LastError, 300), row.AggregateID, row.TenantID, moment(row.EndedAt), row.Attempts)
 }
 

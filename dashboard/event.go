@@ -60,7 +60,8 @@ func (p *page) event() error {
 func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, waits string, headers, payload markup) markup {
 	return tags(`<dl class="facts">
 <dt>Id</dt><dd>{}</dd>
-<dt>Status</dt><dd><span class="status">{}</span></dd>
+<dt>Status</dt><dd>{}</dd>
+{}
 <dt>Kind</dt><dd>{}</dd>
 {}
 <dt>Aggregate id</dt><dd>{}</dd>
@@ -75,12 +76,12 @@ func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, waits string
 <section aria-labelledby="payload"><h2 id="payload">Payload</h2>
 {}</section>
 `,
-		row.EventID, row.Status, rowKind(row),
+		row.EventID, statusText(row.Status), notDelivered(row, waits), rowKind(row),
 		when(row.Listener != "", `<dt>Event</dt><dd><a href="{}">{}</a>, for this one of its listeners</dd>`, link("event", "id", row.OriginalID), row.OriginalID),
 		cmp.Or(row.AggregateID, "–"), cmp.Or(row.TenantID, "–"),
-		each(timeline(row, waits, p.Now), func(s step) markup {
+		each(timeline(row), func(s step) markup {
 			return tags(`<li{}><strong>{}</strong> {} <span class="text">{}</span></li>
-`, when(s.Bad, ` class="bad"`), s.What, when(!s.At.IsZero(), `<time datetime="{}">{}</time>`, machine(s.At), exact(s.At)), s.Text)
+`, when(s.Bad, ` class="bad"`), s.What, when(!s.At.IsZero(), `{} ({})`, instant(s.At), moment(s.At)), s.Text)
 		}),
 		when(row.Status == outbox.StatusDead && p.Operates(), `<form method="post" action="confirm" class="buttons">
 {}<input type="hidden" name="scope" value="selection"><input type="hidden" name="id" value="{}">
@@ -89,6 +90,14 @@ func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, waits string
 		when(p.Operates() && paused.Since.IsZero(), `<form method="post" action="confirm" class="buttons">{}{}<button name="action" value="pause">Pause this kind …</button></form>`,
 			p.token("confirm"), kindFields(row.AggregateType, row.EventType)),
 		headers, payload)
+}
+
+// notDelivered says why the event was not delivered, if it was not.
+func notDelivered(row *outbox.EventRow, waits string) markup {
+	if row.Status == outbox.StatusDead {
+		return tags(`<dt>Dead because</dt><dd class="bad">{}</dd>`, cmp.Or(row.LastError, "(no reason)"))
+	}
+	return when(waits != "", `<dt>Waits because</dt><dd class="why">{}</dd>`, waits)
 }
 
 // kindFields are the hidden fields that name a kind.
@@ -109,7 +118,7 @@ func content(env *outbox.Envelope) (headers, payload markup) {
 	if len(shown) > 0 {
 		headers = tags(`<div class="wide"><table><thead><tr><th scope="col">Key</th><th scope="col">Value</th></tr></thead><tbody>{}</tbody></table></div>
 `, each(shown, func(h header) markup {
-			return tags(`<tr><th scope="row" class="text">{}</th><td class="text">{}</td></tr>`, h.Key, h.Value)
+			return tags(`<tr><th scope="row" class="text">{}</th><td class="text" data-label="Value">{}</td></tr>`, h.Key, h.Value)
 		}))
 	}
 	text, whole := shownPayload(env)
@@ -191,7 +200,7 @@ func (p *page) payload() error {
 }
 
 // timeline returns the steps of the event's life that the row records.
-func timeline(row *outbox.EventRow, waits string, now time.Time) []step {
+func timeline(row *outbox.EventRow) []step {
 	steps := []step{{At: row.OccurredAt, What: "Written"}}
 	waiting := !row.Status.Terminal()
 	if row.Attempts == 0 && row.AvailableAt.After(row.OccurredAt) {
@@ -204,18 +213,17 @@ func timeline(row *outbox.EventRow, waits string, now time.Time) []step {
 		steps = append(steps, step{What: "Deferred", Text: row.LastError})
 	}
 	if waiting && row.Attempts > 0 {
-		steps = append(steps, step{At: row.AvailableAt, What: "Next try", Text: ago(row.AvailableAt, now)})
+		steps = append(steps, step{At: row.AvailableAt, What: "Next try"})
 	}
 	if row.Lease != "" {
 		steps = append(steps, step{At: row.LeasedAt, What: "Leased", Text: "by " + row.Lease})
 	}
 	switch row.Status {
 	case outbox.StatusDone:
-		steps = append(steps, step{At: row.EndedAt, What: "Done", Text: span(row.EndedAt.Sub(row.AvailableAt)) + " after it was due"})
+		steps = append(steps, step{At: row.EndedAt, What: "Done", Text: verdict.Span(row.EndedAt.Sub(row.AvailableAt)) + " after it was due"})
 	case outbox.StatusDead:
 		steps = append(steps, step{At: row.EndedAt, What: "Dead", Text: row.LastError, Bad: true})
 	case outbox.StatusNew, outbox.StatusRetry:
-		steps = append(steps, step{What: "Waits because", Text: waits})
 	}
 	return steps
 }

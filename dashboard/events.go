@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"net/http"
+	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -11,6 +12,7 @@ import (
 var statuses = map[string][]outbox.Status{
 	"": nil, "WAITING": {outbox.StatusNew, outbox.StatusRetry}, "NEW": {outbox.StatusNew}, "RETRY": {outbox.StatusRetry},
 	"DONE": {outbox.StatusDone}, "DEAD": {outbox.StatusDead},
+	"DUE": {outbox.StatusNew, outbox.StatusRetry}, "DELAYED": {outbox.StatusNew, outbox.StatusRetry},
 }
 
 // events searches, and lists a page.
@@ -67,7 +69,7 @@ func (in input) eventsBody(rows []outbox.EventRow, next string) markup {
 {}
 {}
 `,
-		each([]string{"", "WAITING", "NEW", "RETRY", "DONE", "DEAD"}, func(status string) markup {
+		each([]string{"", "WAITING", "DUE", "DELAYED", "NEW", "RETRY", "DONE", "DEAD"}, func(status string) markup {
 			return tags(`<option value="{}"{}>{}</option>`, status, when(status == in.get("status"), ` selected`), cmp.Or(status, "all"))
 		}),
 		in.searchFields(), in.get("since"), in.get("until"), listedBy(in.get("status")), list,
@@ -82,8 +84,8 @@ func eventRow(row outbox.EventRow) markup {
 	if ended.IsZero() {
 		ended = row.AvailableAt
 	}
-	return tags(`<tr><th scope="row" class="text"><a href="{}">{}</a></th><td><span class="status">{}</span></td><td class="text kind">{}</td><td class="text">{}</td><td class="text">{}</td><td>{}</td><td>{}</td><td class="number">{}</td></tr>
-`, link("event", "id", row.EventID), row.EventID, row.Status, rowKind(&row), row.AggregateID, row.TenantID, moment(row.OccurredAt), moment(ended), row.Attempts)
+	return tags(`<tr><th scope="row" class="text"><a href="{}">{}</a></th><td data-label="Status">{}</td><td class="text kind" data-label="Kind">{}</td><td class="text" data-label="Aggregate id">{}</td><td class="text" data-label="Tenant">{}</td><td data-label="Occurred">{}</td><td data-label="{}">{}</td><td class="number" data-label="Failed attempts">{}</td></tr>
+`, link("event", "id", row.EventID), row.EventID, statusText(row.Status), rowKind(&row), row.AggregateID, row.TenantID, moment(row.OccurredAt), choose(row.EndedAt.IsZero(), "Due", "Ended"), moment(ended), row.Attempts)
 }
 
 // searchFields are the fields that all searches have.
@@ -98,12 +100,18 @@ func (in input) searchFields() markup {
 func (in input) events() (q outbox.EventQuery, err error) {
 	list, known := statuses[in.get("status")]
 	if !known {
-		return q, &inputError{"status", "must be WAITING, NEW, RETRY, DONE or DEAD, or empty for all"}
+		return q, &inputError{"status", "must be WAITING, DUE, DELAYED, NEW, RETRY, DONE or DEAD, or empty for all"}
 	}
 	q.Statuses, q.After = list, in.get("after")
 	q.EventType, q.AggregateType = outbox.EventType(in.get("event_type")), outbox.AggregateType(in.get("aggregate_type"))
 	q.AggregateID, q.TenantID = in.get("aggregate_id"), in.get("tenant_id")
 	q.Since, q.Until, err = in.times()
+	switch now := time.Now().UTC(); { // WAITING events are listed by the time when they become due
+	case in.get("status") == "DUE" && (q.Until.IsZero() || q.Until.After(now)):
+		q.Until = now
+	case in.get("status") == "DELAYED" && q.Since.Before(now):
+		q.Since = now
+	}
 	return q, err
 }
 
@@ -111,7 +119,7 @@ func (in input) events() (q outbox.EventQuery, err error) {
 // are about.
 func listedBy(status string) string {
 	switch status {
-	case "WAITING":
+	case "WAITING", "DUE", "DELAYED":
 		return "Listed by the time when they become due, the earliest first."
 	case "DONE", "DEAD":
 		return "Listed by the time when they became " + status + ", the latest first."

@@ -183,7 +183,11 @@ func (s *site) act(form url.Values) (confirmation, action string) {
 	s.t.Helper()
 	asked := s.send(http.MethodPost, "/shop/confirm", form)
 	require.Equal(s.t, http.StatusOK, asked.StatusCode, asked.body)
-	return asked.body, s.done(with(s.form(asked.body, "Yes, "), "action", form.Get("action")))
+	confirmed := with(s.form(asked.body, "Yes, "), "action", form.Get("action"))
+	if number := confirmed.Get("number"); number != "" {
+		confirmed.Set("typed", number)
+	}
+	return asked.body, s.done(confirmed)
 }
 
 // done carries a change out, and returns the page of the action when it has ended.

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -115,12 +114,10 @@ func hidden(fields url.Values) markup {
 // token writes the token of a form of this scope.
 func (p *page) token(scope string) markup { return hidden(url.Values{"token": {p.Token(scope)}}) }
 
-// moment writes a time to the second.
-func moment(t time.Time) markup {
-	if t.IsZero() {
-		return "–"
-	}
-	return tags(`<time datetime="{}">{}</time>`, machine(t), utc(t))
+// statusText writes a status. Only a status that needs a hand has a color.
+func statusText(status outbox.Status) markup {
+	class := map[outbox.Status]string{outbox.StatusRetry: " retry", outbox.StatusDead: " dead"}[status]
+	return tags(`<span class="status{}">{}</span>`, class, status)
 }
 
 // kindText is a kind as a text, with its listener.

@@ -21,15 +21,15 @@ func (p *page) layout(title string, body markup) markup {
 <span class="user">{}{}</span>
 </header>
 <main id="main" tabindex="-1">
-<h1>{}</h1>
+{}<h1>{}</h1>
 {}
 </main>
-<footer>Made at {}. All times are UTC.</footer>
+<footer>Made at {}.</footer>
 </body>
 </html>
 `,
 		when(p.Refresh, `<meta http-equiv="refresh" content="2">`), title, when(p.Name != "", ` · {}`, p.Name), p.Root, p.Root, p.Root,
-		p.outboxes(), p.menu(), p.User, when(p.ReadOnly(), ` (read-only)`), title, body, utc(p.Now))
+		p.outboxes(), p.menu(), p.User, when(p.ReadOnly(), ` (read-only)`), p.trail(title), title, body, instant(p.Now))
 }
 
 // outboxes writes the links to the outboxes, if there are several.
@@ -51,4 +51,22 @@ func (p *page) menu() markup {
 		item("events", "Events", p.Here == "events" || p.Here == "event"),
 		item("dead", "Dead letters", p.Here == "dead" || p.Here == "letters"),
 		item("steering", "Steering", p.Here == "steering"))
+}
+
+// crumb is a link of the breadcrumbs.
+type crumb struct {
+	To   address
+	Text string
+}
+
+// parents are the pages above a page of the outbox, apart from the overview; empty: the overview alone.
+var parents = map[string]crumb{
+	"event": {"events", "Events"}, "letters": {"dead", "Dead letters"}, "action": {"steering", "Steering"}, "confirm": {}, "act": {},
+}
+
+// trail writes the breadcrumbs of a page that has no place of its own in the menu.
+func (p *page) trail(title string) markup {
+	parent, below := parents[p.Here]
+	return when(p.Name != "" && below, `<nav class="trail" aria-label="Breadcrumbs"><ol><li><a href="./">Overview</a></li>{}<li aria-current="page">{}</li></ol></nav>
+`, when(parent.To != "", `<li><a href="{}">{}</a></li>`, parent.To, parent.Text), title)
 }

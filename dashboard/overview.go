@@ -3,6 +3,7 @@ package dashboard
 import (
 	"net/http"
 
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -33,17 +34,17 @@ func (p *page) overviewBody(now *sample) markup {
 	paused := tags(`<p class="none">Nothing is paused.</p>`)
 	if len(now.Stats.Paused) > 0 {
 		paused = tags(`<ul>{}</ul>`, each(now.Stats.Paused, func(pause outbox.Pause) markup {
-			return tags(`<li>{}, since {}{}{}</li>`, kindText(pause.Kind), moment(pause.Since),
-				when(!pause.Until.IsZero(), `, until {}`, moment(pause.Until)), when(pause.Reason != "", `: {}`, cut(pause.Reason, 200)))
+			return tags(`<li>{}, since {}{}{}</li>`, kindText(pause.Kind), instant(pause.Since),
+				when(!pause.Until.IsZero(), `, until {}`, instant(pause.Until)), when(pause.Reason != "", `: {}`, cut(pause.Reason, 200)))
 		}))
 	}
 	keys := when(len(now.Stats.PausedKeys) > 0, `<p>Keys that are paused in this process, the first {}:</p><ul>{}</ul>`,
 		count(len(now.Stats.PausedKeys)), each(now.Stats.PausedKeys, func(key outbox.PausedKey) markup {
-			return tags(`<li>{} of {}, until {}{}</li>`, key.AggregateID, kindText(key.Kind), moment(key.Until), when(key.Reason != "", `: {}`, cut(key.Reason, 200)))
+			return tags(`<li>{} of {}, until {}{}</li>`, key.AggregateID, kindText(key.Kind), instant(key.Until), when(key.Reason != "", `: {}`, cut(key.Reason, 200)))
 		}))
 	listed := tags(`<p class="none">No process delivers from this table now.</p>`)
 	if len(now.Nodes) > 0 {
-		listed = tags(`<div class="wide"><table>
+		listed = tags(`<div class="wide" tabindex="0" role="region" aria-label="Table of the nodes"><table>
 <thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col">Mode</th><th scope="col">Last reported poll</th><th scope="col">Queues</th><th scope="col">Leases</th><th scope="col">Oldest lease</th><th scope="col">Started</th></tr></thead>
 <tbody>{}</tbody></table></div>
 <p class="help">A node reports every ten seconds. Its last poll and its queues are those of its last report.</p>
@@ -73,7 +74,7 @@ func (p *page) nodeRow(n outbox.Node) markup {
 	if !n.OldestLease.IsZero() {
 		oldest = ago(n.OldestLease, p.Now)
 	}
-	return tags(`<tr><th scope="row" class="text">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}, {}</td><td class="number">{}</td><td>{}</td><td>{}</td></tr>
+	return tags(`<tr><th scope="row" class="text">{}</th><td data-label="State">{}</td><td data-label="Mode">{}</td><td data-label="Last reported poll">{}</td><td data-label="Queues">{}, {}</td><td class="number" data-label="Leases">{}</td><td data-label="Oldest lease">{}</td><td data-label="Started">{}</td></tr>
 `, n.Owner, p.nodeState(&n), n.Mode, poll, count(n.HotDepth), count(n.ColdDepth), count(n.Leases), oldest, moment(n.Started))
 }
 
@@ -109,10 +110,10 @@ type figure struct {
 
 var overviewFigures = []figure{
 	{"pending", "Pending", "events?status=WAITING", "due and delayed together"},
-	{"due", "Due", "events?status=WAITING", "waiting, and due now"},
-	{"delayed", "Delayed", "events?status=WAITING", "waiting for a later time or a retry"},
+	{"due", "Due", "events?status=DUE", "waiting, and due now"},
+	{"delayed", "Delayed", "events?status=DELAYED", "waiting for a later time or a retry"},
 	{"dead", "Dead", "dead", "given up"},
-	{"oldest", "Oldest due", "events?status=WAITING", "how long it has been due"},
+	{"oldest", "Oldest due", "events?status=DUE", "how long it has been due"},
 	{"rate", "Delivered", "events?status=DONE", "within the last minute"},
 	{"median", "Median", "", "from due to done"},
 	{"p95", "95th percentile", "", "from due to done"},
@@ -128,11 +129,11 @@ func (s *sample) texts() map[string]string {
 		"at":     s.At.Format("15:04:05 UTC"), "poll": "this process does not poll",
 	}
 	if s.Stats.OldestDueAge > 0 {
-		t["oldest"] = span(s.Stats.OldestDueAge)
+		t["oldest"] = verdict.Span(s.Stats.OldestDueAge)
 	}
 	if s.Throughput.Done > 0 {
 		t["rate"] = upTo(s.Throughput.Done)
-		t["median"], t["p95"] = span(s.Throughput.Median), span(s.Throughput.P95)
+		t["median"], t["p95"] = verdict.Span(s.Throughput.Median), verdict.Span(s.Throughput.P95)
 	}
 	if s.Stats.PollInterval > 0 {
 		t["poll"] = "this process has not polled yet"

@@ -77,7 +77,7 @@ func TestNoDeadEventIsNoAlarm(t *testing.T) {
 	t.Parallel()
 	overview := newSite(t, nil).get("/shop/")
 	require.Contains(t, overview, `<dd data-text="dead">0</dd>`)
-	require.Contains(t, overview, `data-level="well">Well: <a href="events?status=WAITING">no event is due</a>.</p>`)
+	require.Contains(t, overview, `data-level="well">Well: <a href="events?status=DUE">no event is due</a>.</p>`)
 }
 
 func TestMaxDueAgeSaysWhatIsLate(t *testing.T) {

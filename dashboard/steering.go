@@ -48,7 +48,7 @@ func (p *page) steeringBody(paused []outbox.Pause, kinds []outbox.EventKind) mar
 
 func (p *page) pauseRow(pause outbox.Pause) markup {
 	kind := kindText(pause.Kind)
-	return tags(`<tr><th scope="row" class="text">{}</th><td>{}</td><td>{}</td><td class="text">{}</td><td class="text">{}</td>
+	return tags(`<tr><th scope="row" class="text">{}</th><td data-label="Since">{}</td><td data-label="Until">{}</td><td class="text" data-label="Reason">{}</td><td class="text" data-label="By">{}</td>
 {}</tr>`, kind, moment(pause.Since), endOf(pause), cmp.Or(pause.Reason, "–"), pausedBy(pause),
 		when(p.Operates(), `<td><form method="post" action="act">{}{}<button name="action" value="resume" aria-label="Resume {}">Resume</button></form></td>`,
 			p.token("act"), kindFields(pause.Kind.AggregateType, pause.Kind.EventType), kind))

@@ -1,5 +1,29 @@
-// The live overview, and the checkbox for a whole page. Everything works without it.
+// The live overview, times in the browser's zone, menus, and the checkbox for a whole page. Everything
+// works without it.
 "use strict";
+
+for (const time of document.querySelectorAll("time")) {
+  const at = new Date(time.dateTime);
+  if (isNaN(at)) continue;
+  const local = at.toLocaleString(undefined, { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
+  if (time.classList.contains("exact")) {
+    time.title = time.textContent;
+    time.textContent = local;
+  } else {
+    time.title = local + " (" + time.title + ")";
+  }
+}
+
+const closeMenus = (except) => {
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (menu !== except) menu.open = false;
+};
+document.addEventListener("click", (event) => closeMenus(event.target.closest("details.menu")));
+document.addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && document.activeElement.closest("details.menu[open]");
+  if (!menu) return;
+  menu.open = false;
+  menu.querySelector("summary").focus();
+});
 
 const every = document.getElementById("every");
 if (every) {

@@ -86,7 +86,7 @@ func (f *Facts) Verdict() Verdict {
 	}
 	switch {
 	case f.Stats.OldestDueAge > limit:
-		v.Level, v.Head = Late, "Late by "+span(f.Stats.OldestDueAge)
+		v.Level, v.Head = Late, "Late by "+Span(f.Stats.OldestDueAge)
 		if len(v.Reasons) == 0 {
 			v.Reasons = []Reason{{Backlog, events(f.Stats.Due) + " due, and deliveries go on too slowly or fail"}}
 		}
@@ -113,7 +113,7 @@ func (f *Facts) work() string {
 	waits := "no event is due"
 	switch {
 	case f.Stats.OldestDueAge > 0:
-		waits = "the oldest due event has waited for " + span(f.Stats.OldestDueAge)
+		waits = "the oldest due event has waited for " + Span(f.Stats.OldestDueAge)
 	case f.Stats.Due > 0:
 		waits = events(f.Stats.Due) + " due"
 	}
@@ -136,7 +136,7 @@ func (f *Facts) reasons() (reasons []Reason) {
 		add(Nodes, fmt.Sprintf("%d of %d nodes dead since %s", dead, live+dead, clock(since)))
 	}
 	if n := len(f.Stats.Paused); n > 0 {
-		add(Paused, number(int64(n), "kind", "kinds")+" paused"+automatic(f.Stats.Paused))
+		add(Paused, number(int64(n), "kind", "kinds")+" paused"+byListeners(f.Stats.Paused))
 	}
 	if n := len(f.Stats.PausedKeys); n > 0 {
 		add(Paused, number(int64(n), "key", "keys")+" paused in this process")
@@ -203,14 +203,18 @@ func NoListener(nodes []outbox.Node) []string {
 	return slices.Sorted(maps.Keys(left))
 }
 
-func automatic(list []outbox.Pause) string {
-	n := 0
+// Automatic counts the pauses that listeners asked for.
+func Automatic(list []outbox.Pause) (n int) {
 	for i := range list {
 		if list[i].Automatic {
 			n++
 		}
 	}
-	switch n {
+	return n
+}
+
+func byListeners(list []outbox.Pause) string {
+	switch n := Automatic(list); n {
 	case 0:
 		return ""
 	case len(list):
@@ -250,11 +254,15 @@ func number(n int64, one, many string) string {
 
 func clock(t time.Time) string { return t.UTC().Format("15:04 UTC") }
 
-// span writes a duration with two units at most.
-func span(d time.Duration) string {
+// Span writes a duration, from a minute on with two units.
+func Span(d time.Duration) string {
 	switch {
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%.3g ms", float64(d)/float64(time.Millisecond))
+	case d < time.Second:
+		return fmt.Sprintf("%.2g s", d.Seconds())
 	case d < time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
+		return fmt.Sprintf("%g s", d.Round(100*time.Millisecond).Seconds())
 	case d < time.Hour:
 		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
 	case d < 48*time.Hour:

@@ -60,7 +60,7 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 		},
 		"a bound of the user's": {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 1, OldestDueAge: 2 * time.Second}, MaxDueAge: time.Second},
-			verdict.Late, "Late by 2.0 s: 1 event is due, and deliveries go on too slowly or fail.",
+			verdict.Late, "Late by 2 s: 1 event is due, and deliveries go on too slowly or fail.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,5 +68,14 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 			require.Equal(t, c.level, got.Level)
 			require.Equal(t, c.summary, got.Summary)
 		})
+	}
+}
+
+func TestADurationHasTheUnitsThatFitIt(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 ms", 15 * time.Millisecond: "15 ms", 150 * time.Millisecond: "0.15 s", 200 * time.Millisecond: "0.2 s", time.Second: "1 s", 12340 * time.Millisecond: "12.3 s",
+		61 * time.Second: "1 min 1 s", 64 * time.Minute: "1 h 4 min", 50 * time.Hour: "2 days",
+	} {
+		require.Equal(t, want, verdict.Span(d))
 	}
 }

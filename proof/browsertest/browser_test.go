@@ -43,7 +43,7 @@ const contrast = `(() => {
 const unnamed = `[
 	...[...document.querySelectorAll("input:not([type=hidden]), select, button, a, progress, svg")].filter((el) => !(el.labels && el.labels.length) && !el.getAttribute("aria-label") && !el.getAttribute("aria-labelledby") && !el.textContent.trim()).map((el) => el.outerHTML),
 	...[...document.querySelectorAll("th:not([scope]), section:not([aria-labelledby]), nav:not([aria-label])")].map((el) => el.outerHTML),
-	...["main", "header", "footer", "h1", "html[lang]", "nav"].filter((s) => document.querySelectorAll(s).length !== 1),
+	...["main", "header", "footer", "h1", "html[lang]", "header nav"].filter((s) => document.querySelectorAll(s).length !== 1),
 ]`
 
 func TestEachPageIsReadable(t *testing.T) {
@@ -155,6 +155,19 @@ func TestAGroupIsReplayedByKeyboard(t *testing.T) {
 	require.Equal(t, "MAIN", eval[[]string](v, focused)[2])
 	v.to("")
 	v.tabTo("Dead letters")
+	v.do(chromedp.KeyEvent(kb.Enter))
+	v.see("Grouped by kind and reason")
+	v.tabTo("More for the group")
+	v.do(chromedp.KeyEvent(kb.Enter))
+	v.tabTo("Pause Order / OrderPlaced")
+	v.do(chromedp.KeyEvent(kb.Escape))
+	require.Contains(t, eval[[]string](v, focused)[0], "More for the group", "Escape closes the menu")
+	require.Zero(t, eval[int](v, `document.querySelectorAll("details[open]").length`))
+	v.do(chromedp.KeyEvent(kb.Enter))
+	v.tabTo("Delete the group")
+	v.do(chromedp.KeyEvent(kb.Enter))
+	v.see("Delete 3 dead letters?")
+	v.tabTo("No, go back")
 	v.do(chromedp.KeyEvent(kb.Enter))
 	v.see("Grouped by kind and reason")
 	v.tabTo("Replay the group")

@@ -2,17 +2,25 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"flag"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	_ "modernc.org/sqlite" // the database of the images
 
@@ -27,19 +35,54 @@ import (
 
 func main() {
 	folder := flag.String("dir", "../../docs/images", "where the images go")
+	all := flag.Bool("all", false, "every view at 1440 and 390 pixels, light and dark, to look at")
 	flag.Parse()
-	if err := run(context.Background(), *folder); err != nil {
+	if err := run(context.Background(), *folder, *all); err != nil {
 		fmt.Fprintln(os.Stderr, "screenshots:", err)
 		os.Exit(1)
 	}
 }
 
-// shots are the images and their pages.
-var shots = []struct{ name, page string }{
-	{"overview", ""}, {"events", "events?status=WAITING"}, {"event", "event?id=retried"}, {"dead", "dead"}, {"letters", "letters"}, {"steering", "steering"},
+// shot is an image of a page.
+type shot struct {
+	name, page string
+	press      string // the selector of an element to click on, if any
+	width      int64
+	dark       bool
 }
 
-func run(ctx context.Context, folder string) error {
+// views are the pages that have an image.
+var views = []shot{
+	{name: "overview"},
+	{name: "events", page: "events?status=WAITING"},
+	{name: "event", page: "event?id=retried"},
+	{name: "dead", page: "dead"},
+	{name: "letters", page: "letters"},
+	{name: "delete", page: "dead", press: "form button.danger"},
+	{name: "steering", page: "steering"},
+}
+
+// shots returns the images of the page in the documents, or every view on a wide screen and on a
+// phone, light and dark.
+func shots(all bool) (list []shot) {
+	if !all {
+		for _, view := range views {
+			view.width = 1100
+			list = append(list, view)
+		}
+		return append(list, shot{name: "dead-phone", page: "dead", width: 390}, shot{name: "overview-dark", dark: true, width: 1100})
+	}
+	for _, view := range views {
+		for _, width := range []int64{1440, 390} {
+			for scheme, dark := range map[string]bool{"light": false, "dark": true} {
+				list = append(list, shot{fmt.Sprintf("%s-%d-%s", view.name, width, scheme), view.page, view.press, width, dark})
+			}
+		}
+	}
+	return list
+}
+
+func run(ctx context.Context, folder string, all bool) error {
 	temp, err := os.MkdirTemp("", "screenshots")
 	if err != nil {
 		return err
@@ -69,10 +112,10 @@ func run(ctx context.Context, folder string) error {
 	}, time.Minute); err != nil {
 		return err
 	}
-	return shoot(ctx, folder, ob, db)
+	return shoot(ctx, folder, shots(all), ob, db)
 }
 
-func shoot(ctx context.Context, folder string, ob *outbox.Outbox, db *sql.DB) error {
+func shoot(ctx context.Context, folder string, list []shot, ob *outbox.Outbox, db *sql.DB) error {
 	page, err := dashboard.New(dashboard.Config{
 		Outboxes: map[string]*outbox.Outbox{"shop": ob}, Interval: 100 * time.Millisecond,
 		Access: httptx.Access{Authorize: func(*http.Request) (string, httptx.Role) { return "ada", httptx.ReadPayloads | httptx.Operate }},
@@ -88,28 +131,68 @@ func shoot(ctx context.Context, folder string, ob *outbox.Outbox, db *sql.DB) er
 		return err
 	}
 	defer end()
-	if err := chromedp.Do(tab, chromedp.EmulateViewport(1100, 900)); err != nil {
-		return err
-	}
-	for _, shot := range shots {
-		if err := chromedp.Do(tab, chromedp.Navigate(server.URL+"/shop/"+shot.page)); err != nil {
-			return err
-		}
-		if shot.page == "" { // the chart gets some samples
-			if err := deliver(ctx, db); err != nil {
-				return err
-			}
-		}
-		image, err := chromedp.Run(tab, chromedp.CaptureScreenshot())
+	for _, shot := range list {
+		file, err := take(ctx, tab, server.URL+"/shop/", &shot, db)
 		if err != nil {
+			return fmt.Errorf("%s: %w", shot.name, err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "dashboard-"+shot.name+".png"), file, 0o600); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(folder, "dashboard-"+shot.name+".png"), image, 0o600); err != nil {
-			return err
-		}
-		fmt.Printf("%s: %d kB\n", shot.name, len(image)/1000)
+		fmt.Printf("%s: %d kB\n", shot.name, len(file)/1000)
 	}
 	return nil
+}
+
+func take(ctx, tab context.Context, url string, shot *shot, db *sql.DB) ([]byte, error) {
+	scheme := "light"
+	if shot.dark {
+		scheme = "dark"
+	}
+	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
+	if _, err := chromedp.Call(tab, emulation.SetEmulatedMedia, media); err != nil {
+		return nil, err
+	}
+	if err := chromedp.Do(tab, chromedp.EmulateViewport(shot.width, 844), chromedp.Navigate(url+shot.page)); err != nil {
+		return nil, err
+	}
+	if shot.press != "" {
+		press := fmt.Sprintf("document.querySelector(%q).click()", shot.press)
+		if err := chromedp.Do(tab, chromedp.Evaluate[chromedp.Void](press), chromedp.WaitReady(".question")); err != nil {
+			return nil, err
+		}
+	}
+	if shot.page == "" { // the chart gets some samples
+		if err := deliver(ctx, db); err != nil {
+			return nil, err
+		}
+	}
+	file, err := chromedp.Run(tab, chromedp.CaptureScreenshot())
+	if err != nil {
+		return nil, err
+	}
+	return small(file)
+}
+
+// small writes an image with the 256 colors that it has most of: a page has few colors.
+func small(file []byte) ([]byte, error) {
+	full, err := png.Decode(bytes.NewReader(file))
+	if err != nil {
+		return nil, err
+	}
+	box, counts := full.Bounds(), map[color.Color]int{}
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			counts[full.At(x, y)]++
+		}
+	}
+	colors := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int { return counts[b] - counts[a] })
+	few := image.NewPaletted(box, colors[:min(len(colors), 256)])
+	draw.Draw(few, box, full, box.Min, draw.Src)
+	var out bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestCompression}
+	err = encoder.Encode(&out, few)
+	return out.Bytes(), err
 }
 
 // deliver adds events, due and delivered, for three seconds.
@@ -118,10 +201,10 @@ func deliver(ctx context.Context, db *sql.DB) error {
 		now := time.Now()
 		var rows []dashtest.Row
 		for n := range 3 {
-			rows = append(rows, dashtest.Row{ID: fmt.Sprintf("new-%d-%d", i, n), Type: "OrderPlaced", Aggregate: "Order", Created: now.Add(-15 * time.Millisecond), Ended: now, Status: outbox.StatusDone})
+			rows = append(rows, dashtest.Row{ID: fmt.Sprintf("new-%d-%d", now.UnixMicro(), n), Type: "OrderPlaced", Aggregate: "Order", Created: now.Add(-15 * time.Millisecond), Ended: now, Status: outbox.StatusDone})
 		}
 		if i%3 == 0 {
-			rows = append(rows, dashtest.Row{ID: fmt.Sprintf("due-%d", i), Type: "OrderPlaced", Aggregate: "Order", AggregateID: fmt.Sprint(i), Created: now})
+			rows = append(rows, dashtest.Row{ID: fmt.Sprintf("due-%d", now.UnixMicro()), Type: "OrderPlaced", Aggregate: "Order", AggregateID: fmt.Sprint(i), Created: now})
 		}
 		if err := dashtest.Insert(ctx, db, testdb.SQLite, rows...); err != nil {
 			return err

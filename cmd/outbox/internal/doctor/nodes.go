@@ -189,20 +189,10 @@ func (p *patient) backlog(ctx context.Context) error {
 	}
 	if len(s.Paused) > 0 {
 		seen := fmt.Sprintf("%d types of events are paused", len(s.Paused))
-		if n := automatic(s.Paused); n > 0 {
+		if n := verdict.Automatic(s.Paused); n > 0 {
 			seen += fmt.Sprintf(", %d of them by a listener whose receiver is down", n)
 		}
 		p.report(Note, seen, "outbox paused lists them, outbox resume ends a pause")
 	}
 	return nil
-}
-
-// automatic counts the pauses that listeners asked for.
-func automatic(list []outbox.Pause) (n int) {
-	for _, pause := range list {
-		if pause.Automatic {
-			n++
-		}
-	}
-	return n
 }

@@ -1,0 +1,64 @@
+package dashboard
+
+import (
+	"fmt"
+	"time"
+)
+
+// moment writes how long ago a time was, or how far ahead, with the exact time for a pointer that
+// rests on it. The script puts the time of the browser's zone first.
+func moment(t time.Time) markup {
+	if t.IsZero() {
+		return "–"
+	}
+	return tags(`<time class="age" datetime="{}" title="{} UTC">{}</time>`, machine(t), utc(t), ago(t, time.Now()))
+}
+
+// instant writes an exact time. The script writes the time of the browser's zone instead, and keeps the
+// text for a pointer that rests on it.
+func instant(t time.Time) markup {
+	if t.IsZero() {
+		return "–"
+	}
+	return tags(`<time class="exact" datetime="{}">{} UTC</time>`, machine(t), exact(t))
+}
+
+// ago writes how long before now a time was, or how long after, with one unit.
+func ago(t, now time.Time) string {
+	switch d := now.Sub(t); {
+	case t.IsZero():
+		return "never"
+	case d >= time.Second:
+		return age(d) + " ago"
+	case d > -time.Second:
+		return "just now"
+	default:
+		return "in " + age(-d)
+	}
+}
+
+// age writes a duration of a second or more with one unit, rounded down.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	}
+}
+
+func utc(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+func exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
+
+// machine formats a time for the attribute datetime.
+func machine(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
