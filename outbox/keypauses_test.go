@@ -171,7 +171,8 @@ func runLift(t *testing.T, db *testdb.DB, opts []sqlstore.Option) {
 	var delivered calls
 	var made [2]atomic.Int32
 	var nodes []*outbox.Outbox
-	for i, pool := range []*sql.DB{db.DB, db.Reopen(t).DB, db.Reopen(t).DB} {
+	pools := []*sql.DB{db.DB, db.Reopen(t).DB, db.Reopen(t).DB}
+	for i, pool := range pools {
 		var mode outbox.Mode = outbox.WriterOnly{}
 		if i < 2 {
 			mode = outbox.MultiNode{Claim: outbox.ClaimOptions{Owner: fmt.Sprint("node-", i)}, Poll: outbox.PollOptions{Interval: 50 * time.Millisecond}}
@@ -193,7 +194,7 @@ func runLift(t *testing.T, db *testdb.DB, opts []sqlstore.Option) {
 		nodes = append(nodes, ob)
 	}
 	write := func(i, n int) {
-		a := adaptertest.Adapter(t, db.DB, nodes[i].Writer())
+		a := adaptertest.Adapter(t, pools[i], nodes[i].Writer())
 		for range n {
 			require.NoError(t, a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 				_, err := a.Write(ctx, tx, outbox.Envelope{AggregateType: kind.AggregateType, AggregateID: "7", EventType: kind.EventType, Payload: outbox.JSON(i)})
