@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,7 +166,9 @@ func TestPausedKeysAreShownAndResumed(t *testing.T) {
 	require.Contains(t, recorder.Body.String(), `"paused":[{"event_type":"Sent","aggregate_type":"Hook","aggregate_id":"\u003ccustomer\u003e","since":"20`)
 	require.Contains(t, s.get("/shop/steering"), `name="aggregate_id" value="&lt;customer&gt;"`)
 	up.Store(true)
-	s.done(with(s.form(s.get("/shop/steering"), "Resume &lt;customer&gt; of Hook / Sent"), "action", "resume"))
+	resume := s.form(s.get("/shop/steering"), "Resume &lt;customer&gt; of Hook / Sent")
+	resume.Set("aggregate_id", "<customer>") // as a browser reads it
+	s.done(with(resume, "action", "resume"))
 	list, err := s.outbox.Paused(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, list)
