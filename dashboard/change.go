@@ -26,10 +26,12 @@ type change struct {
 	Target string // as in [httptx.AuditEntry]
 	filter outbox.DeadFilter
 	Kind   outbox.EventKind // of a pause or a resume
-	For    time.Duration    // of a pause; zero: until it is resumed
-	Reason string           // of a pause
-	By     string           // the user
-	Fields url.Values       // of the form, for the form that confirms the change
+	// AggregateID is the key whose pause is lifted; empty: the kind's
+	AggregateID string
+	For         time.Duration // of a pause; zero: until it is resumed
+	Reason      string        // of a pause
+	By          string        // the user
+	Fields      url.Values    // of the form, for the form that confirms the change
 }
 
 // form reads a posted form, and checks its token.
@@ -58,7 +60,10 @@ func (in input) change() (c change, err error) {
 		in = in.trimmed()
 		err = in.pause(&c)
 	case "resume":
-		err = in.ofKind(&c)
+		c.AggregateID = in.get("aggregate_id")
+		if err = in.ofKind(&c, "aggregate_id"); c.AggregateID != "" {
+			c.Target += " of " + c.AggregateID
+		}
 	case "purge":
 		c.Target, err = "old rows", in.only()
 	case "wake":
@@ -162,6 +167,9 @@ func (c *change) carryOut(ctx context.Context, d *Dashboard, ob *outbox.Outbox, 
 		}
 		return 0, ob.Pause(ctx, pause)
 	case "resume":
+		if c.AggregateID != "" {
+			return 0, ob.ResumeKey(ctx, c.Kind, c.AggregateID)
+		}
 		return 0, ob.Resume(ctx, c.Kind)
 	case "purge":
 		return ob.Purge(ctx)

@@ -139,7 +139,8 @@ func (p *page) pauseOf(ctx context.Context, row *outbox.EventRow) (outbox.Pause,
 	}
 	list, err := p.outbox.Paused(ctx)
 	for _, pause := range list {
-		if pause.Kind == (outbox.EventKind{AggregateType: row.AggregateType, EventType: row.EventType}) {
+		ofKind := pause.AggregateID == "" || pause.AggregateID == row.AggregateID
+		if ofKind && pause.Kind == (outbox.EventKind{AggregateType: row.AggregateType, EventType: row.EventType}) {
 			return pause, err
 		}
 	}

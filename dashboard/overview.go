@@ -33,15 +33,12 @@ func (p *page) overviewBody(now *sample) markup {
 	})
 	paused := tags(`<p class="none">Nothing is paused.</p>`)
 	if len(now.Stats.Paused) > 0 {
-		paused = tags(`<ul>{}</ul>`, each(now.Stats.Paused, func(pause outbox.Pause) markup {
-			return tags(`<li>{}, since {}{}{}</li>`, kindText(pause.Kind), instant(pause.Since),
+		shown := now.Stats.Paused[:min(len(now.Stats.Paused), maxPausesShown)]
+		paused = tags(`<ul>{}</ul>{}`, each(shown, func(pause outbox.Pause) markup {
+			return tags(`<li>{}, since {}{}{}</li>`, pauseText(pause), instant(pause.Since),
 				when(!pause.Until.IsZero(), `, until {}`, instant(pause.Until)), when(pause.Reason != "", `: {}`, cut(pause.Reason, 200)))
-		}))
+		}), when(len(shown) < len(now.Stats.Paused), `<p><a href="steering">All {} pauses</a></p>`, count(len(now.Stats.Paused))))
 	}
-	keys := when(len(now.Stats.PausedKeys) > 0, `<p>Keys that are paused in this process, the first {}:</p><ul>{}</ul>`,
-		count(len(now.Stats.PausedKeys)), each(now.Stats.PausedKeys, func(key outbox.PausedKey) markup {
-			return tags(`<li>{} of {}, until {}{}</li>`, key.AggregateID, kindText(key.Kind), instant(key.Until), when(key.Reason != "", `: {}`, cut(key.Reason, 200)))
-		}))
 	listed := tags(`<p class="none">No process delivers from this table now.</p>`)
 	if len(now.Nodes) > 0 {
 		listed = tags(`<div class="wide" tabindex="0" role="region" aria-label="Table of the nodes"><table>
@@ -58,12 +55,12 @@ func (p *page) overviewBody(now *sample) markup {
 <p>As of <span data-text="at">{}</span>, <span data-text="poll">{}</span>. <span id="state" role="status"></span> <a href="./">Reload</a></p>
 </div>
 <section aria-labelledby="paused"><h2 id="paused">Paused</h2>
-{}{}
+{}
 </section>
 <section aria-labelledby="nodes"><h2 id="nodes">Nodes</h2>
 {}
 </section>
-`, showVerdict(now.Verdict()).line(), figures, texts["at"], texts["poll"], paused, keys, listed)
+`, showVerdict(now.Verdict()).line(), figures, texts["at"], texts["poll"], paused, listed)
 }
 
 func (p *page) nodeRow(n outbox.Node) markup {
@@ -143,3 +140,6 @@ func (s *sample) texts() map[string]string {
 	}
 	return t
 }
+
+// maxPausesShown is how many pauses the overview lists.
+const maxPausesShown = 100

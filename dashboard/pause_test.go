@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,11 +140,15 @@ func TestALockedDatabaseBlocksNoOtherOutbox(t *testing.T) {
 	require.NoError(t, s.page.Wait(t.Context()))
 }
 
-// A key that a listener pauses is shown by the process that holds it back.
-func TestPausedKeysOfThisProcessAreShown(t *testing.T) {
+// A key that a listener pauses is shown as a kind is, and can be resumed.
+func TestPausedKeysAreShownAndResumed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
+	var up atomic.Bool
 	require.NoError(t, s.outbox.Register(outbox.On("Hook", "Sent", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
+		if up.Load() {
+			return nil
+		}
 		return outbox.PauseKeyFor(time.Hour, errors.New("<endpoint> down"))
 	}))))
 	require.NoError(t, dashtest.Insert(t.Context(), s.db.DB, s.db.Kind, dashtest.Row{ID: "e1", Aggregate: "Hook", Type: "Sent", AggregateID: "<customer>", Created: time.Now()}))
@@ -151,12 +156,20 @@ func TestPausedKeysOfThisProcessAreShown(t *testing.T) {
 	var overview string
 	require.Eventually(t, func() bool {
 		overview = s.get("/shop/")
-		return strings.Contains(overview, "&lt;customer&gt; of Hook / Sent, until ")
+		return strings.Contains(overview, "&lt;customer&gt; of Hook / Sent, since ")
 	}, 20*time.Second, 10*time.Millisecond)
 	require.Contains(t, overview, "&lt;endpoint&gt; down")
-	require.Contains(t, overview, "1 key paused in this process")
+	require.Contains(t, overview, "1 key paused by listeners")
 	recorder := httptest.NewRecorder()
 	admin := httptx.Admin(s.outbox, httptx.Access{Authorize: func(*http.Request) (string, httptx.Role) { return "ada", httptx.View }})
 	admin.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/stats", nil))
-	require.Contains(t, recorder.Body.String(), `"paused_keys":[{"event_type":"Sent","aggregate_type":"Hook","aggregate_id":"\u003ccustomer\u003e","until":"20`)
+	require.Contains(t, recorder.Body.String(), `"paused":[{"event_type":"Sent","aggregate_type":"Hook","aggregate_id":"\u003ccustomer\u003e","since":"20`)
+	require.Contains(t, s.get("/shop/steering"), `name="aggregate_id" value="&lt;customer&gt;"`)
+	up.Store(true)
+	resume := s.form(s.get("/shop/steering"), "Resume &lt;customer&gt; of Hook / Sent")
+	resume.Set("aggregate_id", "<customer>") // as a browser reads it
+	s.done(with(resume, "action", "resume"))
+	list, err := s.outbox.Paused(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, list)
 }

@@ -37,7 +37,7 @@ func (p *page) steeringBody(paused []outbox.Pause, kinds []outbox.EventKind) mar
 <tbody>{}</tbody></table></div>
 `, when(p.Operates(), `<th scope="col">Action</th>`), each(paused, p.pauseRow))
 	}
-	return tags(`<section aria-labelledby="paused"><h2 id="paused">Paused kinds of events</h2>
+	return tags(`<section aria-labelledby="paused"><h2 id="paused">Paused kinds of events and keys</h2>
 {}
 {}
 </section>
@@ -47,11 +47,25 @@ func (p *page) steeringBody(paused []outbox.Pause, kinds []outbox.EventKind) mar
 }
 
 func (p *page) pauseRow(pause outbox.Pause) markup {
-	kind := kindText(pause.Kind)
+	kind := pauseText(pause)
 	return tags(`<tr><th scope="row" class="text">{}</th><td data-label="Since">{}</td><td data-label="Until">{}</td><td class="text" data-label="Reason">{}</td><td class="text" data-label="By">{}</td>
 {}</tr>`, kind, moment(pause.Since), endOf(pause), cmp.Or(pause.Reason, "–"), pausedBy(pause),
 		when(p.Operates(), `<td><form method="post" action="act">{}{}<button name="action" value="resume" aria-label="Resume {}">Resume</button></form></td>`,
-			p.token("act"), kindFields(pause.Kind.AggregateType, pause.Kind.EventType), kind))
+			p.token("act"), resumeFields(pause), kind))
+}
+
+// pauseText names the kind that is paused, or the key.
+func pauseText(pause outbox.Pause) string {
+	if pause.AggregateID == "" {
+		return kindText(pause.Kind)
+	}
+	return pause.AggregateID + " of " + kindText(pause.Kind)
+}
+
+// resumeFields are the fields of a form that name the kind, or the key, of a pause.
+func resumeFields(pause outbox.Pause) markup {
+	return tags(`{}{}`, kindFields(pause.Kind.AggregateType, pause.Kind.EventType),
+		when(pause.AggregateID != "", `<input type="hidden" name="aggregate_id" value="{}">`, pause.AggregateID))
 }
 
 // endOf is when a pause ends.

@@ -105,7 +105,7 @@ func AdminRoutes(ob *outbox.Outbox, access Access) []AdminRoute {
 		{http.MethodDelete, "/dead-letters", a.bulk("delete", a.removeAll, filterParameters...)},
 		{http.MethodGet, "/pauses", a.show(a.paused)},
 		{http.MethodPost, "/pause", a.change("pause", a.pause, pauseParameters...)},
-		{http.MethodPost, "/resume", a.change("resume", a.resume, kindParameters...)},
+		{http.MethodPost, "/resume", a.change("resume", a.resume, resumeParameters...)},
 		{http.MethodPost, "/purge", a.bulk("purge", a.purge)},
 		{http.MethodPost, "/wake", a.change("wake", a.wake)},
 	}

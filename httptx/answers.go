@@ -22,8 +22,6 @@ type stats struct {
 	LastPoll    *time.Time      `json:"last_poll"` // null before the first poll and without a poller
 	PollSeconds float64         `json:"poll_interval_seconds"`
 	Paused      []pause         `json:"paused"`
-	// PausedKeys are the keys that are paused in this process, the first 100.
-	PausedKeys []pausedKey `json:"paused_keys,omitempty"`
 	// Unheard are the kinds of events without a listener in this process.
 	Unheard []operjson.Kind `json:"unheard,omitempty"`
 }
@@ -33,7 +31,7 @@ func statsAnswer(f *verdict.Facts) stats {
 	answer := stats{
 		Verdict: f.Verdict(), Pending: s.Pending, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, CountsUpTo: outbox.StatsLimit,
 		OldestDue: s.OldestDueAge.Seconds(), HotDepth: s.HotDepth, ColdDepth: s.ColdDepth,
-		PollSeconds: s.PollInterval.Seconds(), Paused: pausesOf(s.Paused), PausedKeys: pausedKeysOf(s.PausedKeys), Unheard: operjson.Kinds(s.Unheard),
+		PollSeconds: s.PollInterval.Seconds(), Paused: pausesOf(s.Paused), Unheard: operjson.Kinds(s.Unheard),
 	}
 	if !s.LastPoll.IsZero() {
 		last := s.LastPoll.UTC()

@@ -9,16 +9,18 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// kindParameters name a kind of event, pauseParameters a pause of it.
+// kindParameters name a kind of event, resumeParameters a kind or a key, pauseParameters a pause of it.
 var (
-	kindParameters  = []string{"event_type", "aggregate_type"}
-	pauseParameters = append([]string{"for", "reason"}, kindParameters...)
+	kindParameters   = []string{"event_type", "aggregate_type"}
+	resumeParameters = append([]string{"aggregate_id"}, kindParameters...)
+	pauseParameters  = append([]string{"for", "reason"}, resumeParameters...)
 )
 
 // pause is an [outbox.Pause] in JSON.
 type pause struct {
 	EventType     outbox.EventType     `json:"event_type"`
 	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	AggregateID   string               `json:"aggregate_id,omitempty"`
 	Since         time.Time            `json:"since"`
 	Until         time.Time            `json:"until,omitzero"`
 	Reason        string               `json:"reason,omitempty"`
@@ -33,25 +35,9 @@ type pauses struct {
 func pausesOf(list []outbox.Pause) []pause {
 	answer := make([]pause, len(list))
 	for i, p := range list {
-		answer[i] = pause{p.Kind.EventType, p.Kind.AggregateType, p.Since.UTC(), p.Until.UTC(), p.Reason, p.By, p.Automatic}
+		answer[i] = pause{p.Kind.EventType, p.Kind.AggregateType, p.AggregateID, p.Since.UTC(), p.Until.UTC(), p.Reason, p.By, p.Automatic}
 	}
 	return answer
-}
-
-// pausedKey is an [outbox.PausedKey].
-type pausedKey struct {
-	EventType     outbox.EventType     `json:"event_type"`
-	AggregateType outbox.AggregateType `json:"aggregate_type"`
-	AggregateID   string               `json:"aggregate_id"`
-	Until         time.Time            `json:"until"`
-	Reason        string               `json:"reason,omitempty"`
-}
-
-func pausedKeysOf(list []outbox.PausedKey) (keys []pausedKey) {
-	for _, k := range list {
-		keys = append(keys, pausedKey{k.Kind.EventType, k.Kind.AggregateType, k.AggregateID, k.Until.UTC(), k.Reason})
-	}
-	return keys
 }
 
 // kind returns the kind of event that the parameters name. It refuses an impossible kind.
@@ -96,11 +82,17 @@ func (a *admin) pause(c *call, p parameters) (any, error) {
 			return nil, &parameterError{name, "is blank, or begins or ends with white space; send the exact type"}
 		}
 	}
-	asked := outbox.Pause{Kind: kind, Reason: p["reason"], By: c.user}
+	if err := p.length("aggregate_id", outbox.MaxAggregateIDLength); err != nil {
+		return nil, err
+	}
+	asked := outbox.Pause{Kind: kind, AggregateID: p["aggregate_id"], Reason: p["reason"], By: c.user}
 	if asked.Until, err = p.until(); err != nil {
 		return nil, err
 	}
-	c.target = kind.String()
+	if asked.AggregateID != "" && asked.Until.IsZero() {
+		return nil, &parameterError{"for", "is required with aggregate_id: the events of a key are deferred by this time"}
+	}
+	c.target = keyText(kind, asked.AggregateID)
 	return nil, a.outbox.Pause(c.Context(), asked)
 }
 
@@ -109,6 +101,21 @@ func (a *admin) resume(c *call, p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.target = kind.String()
+	id := p["aggregate_id"]
+	if err := p.length("aggregate_id", outbox.MaxAggregateIDLength); err != nil {
+		return nil, err
+	}
+	c.target = keyText(kind, id)
+	if id != "" {
+		return nil, a.outbox.ResumeKey(c.Context(), kind, id)
+	}
 	return nil, a.outbox.Resume(c.Context(), kind)
+}
+
+// keyText names a kind, or a key of the kind, in the log.
+func keyText(kind outbox.EventKind, aggregateID string) string {
+	if aggregateID == "" {
+		return kind.String()
+	}
+	return kind.String() + " of " + aggregateID
 }

@@ -267,8 +267,11 @@ func newDispatcher(b *builder) *dispatcher {
 	d.unheard, d.rates = &unheard{registry: b.Registry}, &rates{}
 	d.track = newTracker(d.wakePoller)
 	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
+	d.keys = newKeys(d.log, d.clock, d.leases.names.Owner)
 	d.pauses = newPauses(b.DB, b.Store, d.log, d.clock, d.leases.names.Owner)
-	d.keys = newKeys(d.log, d.clock)
+	if d.deferring() {
+		d.pauses.keys = d.keys
+	}
 	d.failures = newFailures(d.pauses, d.keys)
 	if d.claims && !d.byKey && !lease.TenantsInTurn {
 		d.rights = newRights(d.leases, d.log)

@@ -174,7 +174,9 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 		} else {
 			delay, reason = max(c.decided.Delay, 0), c.reason()
 			if c.decided.key && dl.only == nil && d.deferring() {
-				delay = d.keys.ask(dl, delay, reason)
+				dl.reason, dl.next = errorText(reason), d.pastDrain(d.keys.ask(dl, delay, reason))
+				d.wakePoller() // stores the pause
+				return
 			}
 		}
 		dl.reason = errorText(reason)

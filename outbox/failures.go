@@ -16,7 +16,7 @@ func newFailures(pauses *pauses, keys *keys) *failures {
 	return &failures{pauses: pauses, keys: keys, kinds: map[EventKind]*failureRow{}}
 }
 
-// note counts the outcome of a delivery, and reports whether it paused the kind. Deliveries that began
+// note counts the outcome of a delivery, and reports whether it paused the kind or the key. Deliveries that began
 // before a pause and end before the probe do not count, so that the workers that fail together make one pause.
 func (f *failures) note(dl *delivery, b Breaker) (paused bool) {
 	if b.Failures == 0 {
@@ -27,10 +27,11 @@ func (f *failures) note(dl *delivery, b Breaker) (paused bool) {
 		return false
 	}
 	if b.PerKey {
-		if until := f.keys.note(dl, b, failed); dl.outcome == OutcomeRetry && until.After(dl.next) {
+		until := f.keys.note(dl, b, failed)
+		if dl.outcome == OutcomeRetry && until.After(dl.next) {
 			dl.next = until // the event is the first after the pause
 		}
-		return false
+		return !until.IsZero()
 	}
 	kind := kindOf(dl.env)
 	f.mu.Lock()

@@ -180,16 +180,6 @@ type OwnShare struct {
 	Parts, Of int
 }
 
-// PausedKey is a key that is paused in this process.
-type PausedKey struct {
-	Kind        EventKind
-	AggregateID string
-	// Until is the end of the pause, by the clock of the process. A pause that is over is listed while the
-	// first delivery after it is under way.
-	Until  time.Time
-	Reason string
-}
-
 // Delivers reports whether the node is known to deliver, or to be a standby: the mode of the node
 // is not [WriterOnly].
 func (n *Node) Delivers() bool { return n.Mode != "" && n.Mode != modeName(WriterOnly{}) }
@@ -298,15 +288,13 @@ type Stats struct {
 	// HotDepth and ColdDepth are the events that wait in this node's queues. Events of
 	// kinds that have a Concurrency or a Rate (see [Rules]) count as ColdDepth.
 	HotDepth, ColdDepth int
-	// Paused are the kinds of events that are paused. Their events count as Pending
-	// and Due like all others, and are left out of OldestDueAge.
+	// Paused are the kinds of events that are paused, and the keys of kinds; see [Outbox.Paused]. The
+	// events of paused kinds count as Pending and Due like all others, and are left out of OldestDueAge.
+	// The events of paused keys are deferred, and count as Delayed.
 	Paused []Pause
 	// Unheard are the kinds of events that came to this node and have no listener here, by
 	// aggregate type and event type. The node leaves their events to other nodes.
 	Unheard []EventKind
-	// PausedKeys are keys that are paused in this node, by kind and aggregate id, the first 100; see
-	// [PauseKeyFor] and [Breaker].
-	PausedKeys []PausedKey
 	// Shares are the shares of this node in limits of all processes, by kind, in [MultiNode]; see
 	// [Rules].Fleetwide. [Outbox.Shares] reads the shares of all processes.
 	Shares []OwnShare

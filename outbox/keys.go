@@ -1,11 +1,8 @@
 package outbox
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,12 +12,14 @@ import (
 
 // keys are what this process knows of single keys of a kind: which are paused, which fail, and which are
 // at a bound. An event whose key may not be delivered now is deferred, with a write for each event,
-// because there may be very many keys: no read of the table leaves out keys. keys is safe for concurrent
-// use.
+// because there may be very many keys: no read of the table leaves out keys. The pauses of keys are shared
+// with other processes by [pauses] (keypauses.go). keys is safe for concurrent use.
 type keys struct {
 	clock  Clock
+	owner  string // of this process
 	paused logburst.ByCause
 	broken logburst.ByCause
+	full   logburst.Burst
 
 	some   atomic.Bool // there are states
 	mu     sync.Mutex
@@ -29,6 +28,8 @@ type keys struct {
 	// second.
 	sweepAt   int
 	lastSweep time.Time
+
+	shared sharedKeys
 }
 
 // keyOfKind is an aggregate id within a kind of event. Other kinds of the same aggregate have other
@@ -59,11 +60,12 @@ const (
 	probeTime = time.Second
 )
 
-func newKeys(log *slog.Logger, clock Clock) *keys {
+func newKeys(log *slog.Logger, clock Clock, owner string) *keys {
 	return &keys{
-		clock: clock, states: map[keyOfKind]*keyState{}, sweepAt: firstSweep,
+		clock: clock, owner: owner, states: map[keyOfKind]*keyState{}, sweepAt: firstSweep, shared: newSharedKeys(),
 		paused: logburst.ByCause{Log: log, Level: slog.LevelWarn, Message: "outbox: a listener paused a key of its kind of event", Single: causeLines},
 		broken: logburst.ByCause{Log: log, Level: slog.LevelWarn, Message: "outbox: failures in a row paused a key of their kind of event", Single: causeLines},
+		full:   logburst.Burst{Log: log, Level: slog.LevelWarn, Message: "outbox: too many keys are paused, so only this process keeps to the pauses of further keys"},
 	}
 }
 
@@ -162,33 +164,45 @@ func (k *keys) end(dl *delivery) {
 	k.settle(key, s)
 }
 
-// ask pauses the key of an event because the listener asks for a pause, and returns how long the event waits.
-// A pause that ends about as late, or later, stays: of the deliveries that fail at once, the first makes
-// the pause. If the process remembers too many keys, the event waits alone.
-func (k *keys) ask(dl *delivery, d time.Duration, reason string) time.Duration {
+// ask pauses the key of an event because the listener asks for a pause, and returns when the event is due
+// again. A pause that ends about as late, or later, stays: of the deliveries that fail at once, the first
+// makes the pause, and its event is the first after the pause. If the process remembers too many keys, the
+// event waits alone.
+func (k *keys) ask(dl *delivery, d time.Duration, reason string) (due time.Time) {
+	now := k.clock.Now()
 	key, has := keyOf(dl.env)
 	if !has {
-		return d
+		return dueTime(now, d)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.state(key)
 	if s == nil {
-		return d
+		return dueTime(now, d)
 	}
-	if left := s.paused.Sub(k.clock.Now()); left > d-pausePace {
-		return left + probeTime
+	if s.paused.Sub(now) > d-pausePace {
+		return dueTime(s.paused, probeTime)
 	}
 	k.pause(key, s, d, reason, &k.paused)
-	return d
+	return s.paused
 }
 
 func (k *keys) pause(key keyOfKind, s *keyState, d time.Duration, reason string, lines *logburst.ByCause) {
-	until := dueTime(k.clock.Now(), d)
-	s.probe = nil
-	s.paused, s.touched, s.reason = until, until, reason
+	now := k.clock.Now()
+	until := dueTime(now, d)
+	s.pauseUntil(until, reason)
+	k.share(Pause{
+		Kind: key.kind, AggregateID: key.id, Since: storedTime(now), Until: until,
+		Reason: singleLine(reason, MaxPauseReason), By: singleLine(k.owner, MaxPauseBy), Automatic: true,
+	})
 	lines.Add(key.kind.String(), logKeyEventType, string(key.kind.EventType), logKeyAggregateType, string(key.kind.AggregateType),
 		logKeyAggregateID, key.id, logKeyUntil, until, logKeyReason, reason)
+}
+
+// pauseUntil makes a key wait until a time by the clock of this process.
+func (s *keyState) pauseUntil(until time.Time, reason string) {
+	s.probe = nil
+	s.paused, s.touched, s.reason = until, until, reason
 }
 
 // note counts a delivery that failed or succeeded, as [failures.note] does for a kind, and returns the
@@ -271,32 +285,11 @@ func (s *keyState) isOver(now time.Time) bool {
 	return s.row.n == 0 && s.paused.IsZero() || now.Sub(s.touched) > keyMemory
 }
 
-// maxListedKeys is how many paused keys operators see.
-const maxListedKeys = 100
-
-// list is the keys that are paused, or are being probed, sorted.
-func (k *keys) list() (list []PausedKey) {
-	if !k.some.Load() {
-		return nil
-	}
-	now := k.clock.Now()
-	k.mu.Lock()
-	for key, s := range k.states {
-		if s.paused.After(now) || s.probe != nil {
-			list = append(list, PausedKey{Kind: key.kind, AggregateID: key.id, Until: s.paused, Reason: s.reason})
-		}
-	}
-	k.mu.Unlock()
-	slices.SortFunc(list, func(a, b PausedKey) int {
-		return cmp.Or(compareKinds(a.Kind, b.Kind), strings.Compare(a.AggregateID, b.AggregateID))
-	})
-	return list[:min(len(list), maxListedKeys)]
-}
-
 // flush writes the rest of the log lines.
 func (k *keys) flush() {
 	k.paused.Flush()
 	k.broken.Flush()
+	k.full.Flush()
 }
 
 // failureRow is the failures in a row of a kind or a key.

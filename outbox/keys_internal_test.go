@@ -16,22 +16,22 @@ import (
 func TestAProcessRemembersABoundedNumberOfKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKeys(slog.New(slog.DiscardHandler), clockOr(nil))
+		k := newKeys(slog.New(slog.DiscardHandler), clockOr(nil), "node-1")
 		of := func(n int) *delivery {
 			return &delivery{env: &Envelope{EventType: "Said", AggregateID: fmt.Sprint(n)}}
 		}
 		rules := &Rules{KeyRate: 1. / 3600}
 		for n := range maxKeys {
-			require.Equal(t, time.Hour, k.ask(of(n), time.Hour, "down"))
+			require.Equal(t, time.Now().Add(time.Hour).UTC(), k.ask(of(n), time.Hour, "down"))
 		}
 		require.NotNil(t, k.begin(of(0), rules))
 		for n := range 3 { // further keys
-			require.Equal(t, time.Minute, k.ask(of(maxKeys+n), time.Minute, "down"))
+			require.Equal(t, time.Now().Add(time.Minute).UTC(), k.ask(of(maxKeys+n), time.Minute, "down"))
 			require.Nil(t, k.begin(of(maxKeys+n), rules))
 			require.Nil(t, k.begin(of(maxKeys+n), rules), "no bound")
 		}
 		require.Len(t, k.states, maxKeys)
-		require.Len(t, k.list(), maxListedKeys)
+		require.Len(t, k.shared.unstored, maxSharedKeys)
 		time.Sleep(time.Hour + keyMemory + time.Second)
 		require.Nil(t, k.begin(of(maxKeys), rules))
 		require.NotNil(t, k.begin(of(maxKeys), rules))
@@ -42,7 +42,7 @@ func TestAProcessRemembersABoundedNumberOfKeys(t *testing.T) {
 func TestAKeyIsForgottenAfterItsLastDelivery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKeys(slog.New(slog.DiscardHandler), clockOr(nil))
+		k := newKeys(slog.New(slog.DiscardHandler), clockOr(nil), "node-1")
 		rules := &Rules{KeyConcurrency: 1, Breaker: Breaker{Failures: 5}}
 		dl := &delivery{env: &Envelope{EventType: "Said", AggregateID: "a"}}
 		require.Nil(t, k.begin(dl, rules))

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -78,9 +79,10 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
-	kinds := make([]EventKind, len(paused))
-	for i := range paused {
-		kinds[i] = paused[i].Kind
+	ofKinds, _ := splitPauses(paused)
+	kinds := make([]EventKind, len(ofKinds))
+	for i := range ofKinds {
+		kinds[i] = ofKinds[i].Kind
 	}
 	s, err := o.store.Stats(ctx, o.db, now, kinds)
 	if err != nil {
@@ -94,7 +96,6 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	if o.delivers() {
 		st.HotDepth, st.ColdDepth = o.dispatcher.depths()
 		st.Unheard = o.dispatcher.unheard.list()
-		st.PausedKeys = o.dispatcher.keys.list()
 		st.Shares = o.dispatcher.ownShares()
 		st.LastPoll, st.PollInterval = o.poller.lastPoll(), o.poller.opts.Interval
 	}
@@ -137,10 +138,18 @@ func (o *Outbox) Shares(ctx context.Context) ([]KindShares, error) {
 // that the kind has, whether an operator or a listener asked for that pause: the last call decides.
 // Pause returns a [FieldError] for a kind, a text or a time that cannot be stored, and for an Until
 // that is over by the database's clock. The kind needs no listener here.
+//
+// With AggregateID, Pause stops the deliveries of the events of the kind that have this aggregate id.
+// Until is required: each event of the key that comes up is deferred to this time, as with
+// [PauseKeyFor]. In [Ordered] and [OrderedByKey] a deferred event would lose its place, so Pause refuses
+// an AggregateID there, and processes in these modes do not follow the pause of a key.
 func (o *Outbox) Pause(ctx context.Context, pause Pause) error {
 	pause.Kind = pause.Kind.orGlobal()
 	v := validator{what: "Pause"}
 	pause.validate(&v)
+	if pause.AggregateID != "" && o.dispatcher != nil && !o.dispatcher.deferring() {
+		v.add("AggregateID", "is set, but the mode of this outbox keeps an order, so the events of a key cannot be deferred")
+	}
 	if err := v.err(); err != nil {
 		return err
 	}
@@ -177,20 +186,61 @@ func (o *Outbox) Resume(ctx context.Context, kind EventKind) error {
 	}
 	return o.changePause(ctx, "resuming", kind, func() error {
 		if o.dispatcher == nil {
-			return o.store.Resume(ctx, o.db, kind)
+			return o.store.Resume(ctx, o.db, kind, "")
 		}
 		return o.dispatcher.pauses.resume(ctx, kind)
 	})
 }
 
-// Paused reads from the database the kinds of events that are paused, and lists them by aggregate
-// type and event type. Pauses that have ended are left out.
+// ResumeKey ends the pause of a key: of the events of a kind that have this aggregate id. Resume
+// ends no pauses of keys. The events of the key that were deferred to the end of the pause become due at
+// once if the store has an index to find them: see sqlstore.WithKeyIndex and sqlstore.WithSearchIndex.
+// Without such an index they stay deferred. To resume a key that is not paused changes nothing.
+//
+// Other processes learn at their next reading of the pauses, as with [Outbox.Pause], that the pause was
+// lifted.
+func (o *Outbox) ResumeKey(ctx context.Context, kind EventKind, aggregateID string) error {
+	kind = kind.orGlobal()
+	v := validator{what: "kind"}
+	kind.validate(&v)
+	if aggregateID == "" {
+		v.errs = append(v.errs, &FieldError{Field: "aggregateID", Problem: "is empty; Resume ends the pause of a kind"})
+	}
+	v.text("aggregateID", aggregateID, MaxAggregateIDLength)
+	if err := v.err(); err != nil {
+		return err
+	}
+	return o.changePause(ctx, "resuming a key of", kind, func() error {
+		list, err := o.store.Paused(ctx, o.db)
+		if err != nil {
+			return err
+		}
+		if o.dispatcher == nil {
+			err = o.store.Resume(ctx, o.db, kind, aggregateID)
+		} else {
+			err = o.dispatcher.pauses.resumeKey(ctx, kind, aggregateID)
+		}
+		key := keyOfKind{kind, aggregateID}
+		i := slices.IndexFunc(list, func(p Pause) bool { return p.key() == key })
+		if err != nil || i < 0 {
+			return err
+		}
+		return makeDue(ctx, o.store, o.db, key, list[i].Until, o.clock.Now())
+	})
+}
+
+// Paused reads from the database the kinds of events that are paused, and the keys of kinds, whose
+// pauses have an AggregateID. Paused lists them by aggregate type, event type and aggregate id. Pauses
+// that have ended are left out. At most about 1,000 keys are listed: when more keys are paused at once, the
+// pauses of the others hold only in the process that paused them.
 func (o *Outbox) Paused(ctx context.Context) ([]Pause, error) {
 	list, err := o.store.Paused(ctx, o.db)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(list, func(a, b Pause) int { return strings.Compare(a.Kind.String(), b.Kind.String()) })
+	slices.SortFunc(list, func(a, b Pause) int {
+		return cmp.Or(strings.Compare(a.Kind.String(), b.Kind.String()), strings.Compare(a.AggregateID, b.AggregateID))
+	})
 	return list, nil
 }
 

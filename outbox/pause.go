@@ -25,6 +25,7 @@ type pauses struct {
 	log   *slog.Logger
 	clock Clock
 	owner string // of this process
+	keys  *keys  // paused keys; nil in modes in which keys cannot wait
 
 	now  atomic.Pointer[pauseSet]
 	mu   sync.Mutex    // held while now is replaced
@@ -133,8 +134,24 @@ func (p *pauses) read(ctx context.Context) error {
 		return err
 	}
 	p.last.Store(began.UnixNano())
-	p.change(func(was, next *pauseSet) { p.learn(was, next, list, ahead) })
+	kinds, keys := splitPauses(list)
+	p.change(func(was, next *pauseSet) { p.learn(was, next, kinds, ahead) })
+	if p.keys != nil {
+		p.keys.learn(keys, ahead)
+	}
 	return nil
+}
+
+// splitPauses separates the pauses of kinds from the pauses of keys.
+func splitPauses(list []Pause) (kinds, keys []Pause) {
+	for _, pause := range list {
+		if pause.AggregateID == "" {
+			kinds = append(kinds, pause)
+		} else {
+			keys = append(keys, pause)
+		}
+	}
+	return kinds, keys
 }
 
 // list reads the pauses, and, if a pause has an end, how far the database's clock is ahead of the
@@ -234,9 +251,20 @@ func (p *pauses) isDue() bool {
 	return !next.IsZero() && !next.After(p.clock.Now())
 }
 
-// next is when the poller has to read or to store pauses before the interval ends: when the first pause
-// ends, or when a pause that could not be stored is tried again. Zero: no such time.
-func (p *pauses) next() (next time.Time) {
+// next is when the poller has to read or to store pauses before the interval ends; zero: no such time.
+func (p *pauses) next() time.Time {
+	next := p.nextOfKinds()
+	if p.keys != nil {
+		if at := p.keys.nextShared(); next.IsZero() || !at.IsZero() && at.Before(next) {
+			return at
+		}
+	}
+	return next
+}
+
+// nextOfKinds is when the first pause of a kind ends, or when a pause that could not be stored is tried
+// again. Zero: no such time.
+func (p *pauses) nextOfKinds() (next time.Time) {
 	set := p.now.Load().kinds
 	if len(set) == 0 {
 		return next

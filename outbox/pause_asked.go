@@ -71,9 +71,18 @@ func singleLine(text string, n int) string {
 	return text
 }
 
-// storeAsked stores the pauses that listeners of this process asked for, and returns how many pauses
-// it stored.
+// storeAsked stores the pauses that listeners of this process asked for, of kinds and of keys, and returns
+// how many pauses it stored.
 func (p *pauses) storeAsked(ctx context.Context) (stored int, err error) {
+	stored, err = p.storeKinds(ctx)
+	if p.keys != nil {
+		n, failed := p.storeKeys(ctx)
+		stored, err = stored+n, errors.Join(err, failed)
+	}
+	return stored, err
+}
+
+func (p *pauses) storeKinds(ctx context.Context) (stored int, err error) {
 	if at := p.tryAt.Load(); !p.hasUnstored() || at != nil && p.clock.Now().Before(*at) {
 		return 0, nil
 	}
@@ -137,7 +146,7 @@ func (p *pauses) resume(ctx context.Context, kind EventKind) error {
 		return err
 	}
 	defer p.unlock()
-	if err := p.store.Resume(ctx, p.db, kind); err != nil {
+	if err := p.store.Resume(ctx, p.db, kind, ""); err != nil {
 		return err
 	}
 	p.change(func(_, next *pauseSet) {

@@ -34,11 +34,11 @@ type sealed struct {
 
 func (s *sealed) memory() *outboxtest.Store { return s.Store }
 
-func (s *sealed) Resume(ctx context.Context, db outbox.DB, kind outbox.EventKind) error {
+func (s *sealed) Resume(ctx context.Context, db outbox.DB, kind outbox.EventKind, aggregateID string) error {
 	if s.closed {
 		panic("a pause that ends needs no write")
 	}
-	return s.Store.Resume(ctx, db, kind)
+	return s.Store.Resume(ctx, db, kind, aggregateID)
 }
 
 // The end of a pause needs neither an operator nor the poll interval.

@@ -324,6 +324,7 @@ func (p *poller) readPauses(ctx context.Context) error {
 		}
 		if stored > 0 {
 			p.dispatcher.notifications.Notify()
+			p.DueAt(p.clock.Now()) // events of a key whose pause was lifted
 		}
 		if err := pauses.read(ctx); err != nil {
 			return fmt.Errorf("outbox: reading what is paused: %w", err)

@@ -51,18 +51,18 @@ func PauseFor(d time.Duration, err error) error {
 // PauseKeyFor is [PauseFor] for a single key: it says that the receiver of this aggregate id is down, such
 // as the endpoint of a customer. The key is the aggregate id among the events of the kind. The event is
 // deferred for d, as with [Defer], with the text of err as the last error, and so is each event of the
-// key that comes up in this process until then: no attempt is counted, no listener is called, and each
+// key that comes up in any process until then: no attempt is counted, no listener is called, and each
 // event that waits costs one write. Nil for err is allowed. d is from a second to a day: a shorter or
 // longer d becomes the bound.
 //
-// When the time is over, this process delivers a single event of the key first. The other events of
+// When the time is over, each process delivers a single event of the key first. The other events of
 // the key follow, a second later at the earliest, when that delivery has an outcome, unless it is
 // PauseKeyFor again.
 //
-// Other processes call their listeners for events of the key that come up there, and learn that the
-// receiver is down from the first answer. [Stats].PausedKeys lists the keys of this process, and the
-// events that wait say why in their last error. Nothing ends the wait of a deferred event early, so
-// choose a d of minutes.
+// In this process the pause counts at once. Other processes learn it when they read the pauses, as with
+// [Outbox.Pause]. [Outbox.Paused] lists the pause, and the events that wait say why in their last error.
+// [Outbox.ResumeKey] ends the pause early. A table has about 1,000 paused keys at most; further pauses hold
+// in this process only.
 //
 // PauseKeyFor is Defer, and pauses no key, for an event without an aggregate id, in [OrderedByKey], where
 // a deferred event holds back the key anyway, in [Ordered], for a listener that has a name (see

@@ -67,7 +67,8 @@ type Store interface {
 	// lease, and are postponed, which means that available_at is after created_at. It leaves the other
 	// rows alone and counts them. It waits for a statement that is changing one of the rows, and works on
 	// rows of the same transaction as well. The ids of q are distinct. A store that lacks an index for
-	// Kind and AggregateID fails with a [FieldError] of the field Waiting.AggregateID.
+	// Kind and AggregateID fails with a [FieldError] of the field Waiting.AggregateID. tx may also be the
+	// pool: then TakeBack commits, and changes no row that another statement leased meanwhile.
 	TakeBack(ctx context.Context, tx Execer, q Waiting, c Change) (TakenBack, error)
 
 	// Poll reads rows that are due and not leased, and rows whose lease expired, and changes
@@ -132,13 +133,15 @@ type Store interface {
 	// included, reads no payload, and changes nothing.
 	Reach(ctx context.Context, db DB, q PollQuery) (Reach, error)
 
-	// Pause stores a pause, which ends at pause.Until by the database's clock; zero: at Resume. The
-	// pause replaces the pause that the kind has. An automatic pause replaces only a pause that has
-	// ended, or an automatic pause that ends earlier; else it changes nothing.
+	// Pause stores a pause of a kind or, with an AggregateID, of a key. The pause ends at pause.Until by
+	// the database's clock; zero: at Resume. The pause replaces the pause that the kind or the key has. An
+	// automatic pause replaces only a pause that has ended, or an automatic pause that ends earlier; else it
+	// changes nothing.
 	Pause(ctx context.Context, db DB, pause Pause) error
-	// Resume ends the pause of a kind, if the kind has a pause.
-	Resume(ctx context.Context, db DB, kind EventKind) error
-	// Paused lists the pauses that have not ended, in any order.
+	// Resume ends the pause of a kind or, if the aggregate id is not empty, the pause of this key of the
+	// kind. Other pauses stay. Resume changes nothing if there is no such pause.
+	Resume(ctx context.Context, db DB, kind EventKind, aggregateID string) error
+	// Paused lists the pauses that have not ended, of kinds and of keys, in any order.
 	Paused(ctx context.Context, db DB) ([]Pause, error)
 
 	// Purge deletes a batch of old rows, the oldest first. Beside an error, Purged says what was
@@ -417,14 +420,18 @@ const (
 	MaxPauseBy     = 256
 )
 
-// Pause is a kind of event that is paused; see [Outbox.Pause].
+// Pause is a kind of event that is paused, or a key of a kind; see [Outbox.Pause].
 type Pause struct {
 	// Kind is required. An empty aggregate type is [Global].
 	Kind EventKind
-	// Until is when the pause ends, by the database's clock. Zero: at [Outbox.Resume].
+	// AggregateID chooses a key: only the events of the kind that have this aggregate id are paused. Empty:
+	// all events of the kind.
+	AggregateID string
+	// Until is when the pause ends, by the database's clock. Zero: at [Outbox.Resume]. Required with
+	// AggregateID.
 	Until time.Time
-	// Reason says to operators why the kind is paused, and By who paused it: a person, or the process
-	// whose listener returned [PauseFor]. Each is a single line of at most [MaxPauseReason] and
+	// Reason says to operators why the kind or the key is paused, and By who paused it: a person, or the process
+	// whose listener returned [PauseFor] or [PauseKeyFor]. Each is a single line of at most [MaxPauseReason] and
 	// [MaxPauseBy] characters, and may be empty.
 	Reason, By string
 
@@ -438,6 +445,10 @@ func (p Pause) validate(v *validator) {
 	kind := validator{what: v.what + ".Kind"}
 	p.Kind.validate(&kind)
 	v.errs = append(v.errs, kind.errs...)
+	v.text("AggregateID", p.AggregateID, MaxAggregateIDLength)
+	if p.AggregateID != "" && p.Until.IsZero() {
+		v.add("Until", "is required for the pause of a key: the events of the key are deferred to this time")
+	}
 	v.line("Reason", p.Reason, MaxPauseReason)
 	v.line("By", p.By, MaxPauseBy)
 	if !p.Until.IsZero() {

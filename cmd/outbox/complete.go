@@ -100,7 +100,7 @@ func pausedTypes(ctx context.Context, c *client) (types []string) {
 	for _, p := range list {
 		types = append(types, string(p.Kind.EventType))
 	}
-	return types
+	return slices.Compact(slices.Sorted(slices.Values(types)))
 }
 
 func groupIDs(ctx context.Context, c *client) (ids []string) {

@@ -19,7 +19,7 @@ import (
 
 func (a *app) paused() *cobra.Command {
 	return &cobra.Command{
-		Use: "paused", Short: "Lists the types of events that are paused", Args: takesNothing,
+		Use: "paused", Short: "Lists the types of events and the keys that are paused", Args: takesNothing,
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
 			list, err := c.ob.Paused(ctx)
 			if err != nil {
@@ -27,9 +27,9 @@ func (a *app) paused() *cobra.Command {
 			}
 			answer := map[string][]pauseShape{"pauses": pausesOf(list)}
 			return a.print(answer, func(t *table) {
-				t.row("AGGREGATE TYPE", "EVENT TYPE", "SINCE", "UNTIL", "BY", "REASON")
+				t.row("AGGREGATE TYPE", "EVENT TYPE", "AGGREGATE ID", "SINCE", "UNTIL", "BY", "REASON")
 				for _, p := range list {
-					t.row(p.Kind.AggregateType, p.Kind.EventType, p.Since, endText(p.Until), pausedBy(p), p.Reason)
+					t.row(p.Kind.AggregateType, p.Kind.EventType, p.AggregateID, p.Since, endText(p.Until), pausedBy(p), p.Reason)
 				}
 			})
 		}),
@@ -56,8 +56,8 @@ func pausedBy(p outbox.Pause) string {
 type steering struct {
 	verb, past, short, long, example string
 	pauses                           bool
-	// change makes the change.
-	change func(ctx context.Context, c *client, kind outbox.EventKind) error
+	// change makes the change to a kind or, if the aggregate id is not empty, to a key.
+	change func(ctx context.Context, c *client, kind outbox.EventKind, aggregateID string) error
 }
 
 func (a *app) pause() *cobra.Command {
@@ -67,10 +67,14 @@ func (a *app) pause() *cobra.Command {
 		verb: "pause", past: "paused", pauses: true,
 		short: "Stops the deliveries of a type of event, in all processes",
 		long: "Stops the deliveries of a type of event, in all processes, until outbox resume or for the\ntime of --for. " +
-			"Processes follow when they read the table next: after their poll interval at\nthe latest. A pause replaces the pause that the type has.",
+			"Processes follow when they read the table next: after their poll interval at\nthe latest. A pause replaces the pause that the type has.\n" +
+			"With --aggregate-id, only the events with this aggregate id are paused, as long as --for says.",
 		example: "  outbox pause OrderPlaced --aggregate-type Order --for 1h --reason 'provider down'",
-		change: func(ctx context.Context, c *client, kind outbox.EventKind) error {
-			pause := outbox.Pause{Kind: kind, Reason: reason, By: operator()}
+		change: func(ctx context.Context, c *client, kind outbox.EventKind, aggregateID string) error {
+			if aggregateID != "" && lasts == 0 {
+				return &usageError{"--for", "is required with --aggregate-id: the events of a key are deferred by this time"}
+			}
+			pause := outbox.Pause{Kind: kind, AggregateID: aggregateID, Reason: reason, By: operator()}
 			if lasts != 0 {
 				pause.Until = c.now().Add(lasts)
 			}
@@ -102,20 +106,29 @@ func operator() string {
 func (a *app) resume() *cobra.Command {
 	return a.steer(steering{
 		verb: "resume", past: "resumed", short: "Ends a pause",
-		long:    "Ends a pause. The events that stayed in the table are delivered, the oldest first.",
+		long: "Ends a pause. The events that stayed in the table are delivered, the oldest first.\n" +
+			"With --aggregate-id, ends the pause of a key. The events of the key that were deferred\nbecome due at once if the table has the index for keys or for searching.",
 		example: "  outbox resume OrderPlaced --aggregate-type Order",
-		change:  func(ctx context.Context, c *client, kind outbox.EventKind) error { return c.ob.Resume(ctx, kind) },
+		change: func(ctx context.Context, c *client, kind outbox.EventKind, aggregateID string) error {
+			if aggregateID != "" {
+				return c.ob.ResumeKey(ctx, kind, aggregateID)
+			}
+			return c.ob.Resume(ctx, kind)
+		},
 	}, func() error { return nil })
 }
 
 // steer returns a command that pauses or resumes a kind. check checks the flags of the command.
 func (a *app) steer(s steering, check func() error) *cobra.Command {
-	var aggregateType string
+	var aggregateType, aggregateID string
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: s.verb + " EVENT_TYPE", Short: s.short, Long: s.long, Args: takes(1, 1, "one event type"), Example: s.example,
 		RunE: a.changes(func(ctx context.Context, c *client, args []string) error {
 			kind, err := kindOf(args[0], aggregateType)
+			if err == nil {
+				err = checkText("--aggregate-id", aggregateID, outbox.MaxAggregateIDLength)
+			}
 			if err == nil {
 				err = check()
 			}
@@ -126,21 +139,22 @@ func (a *app) steer(s steering, check func() error) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			isPaused := slices.ContainsFunc(list, func(p outbox.Pause) bool { return p.Kind == kind })
+			isPaused := slices.ContainsFunc(list, func(p outbox.Pause) bool { return p.Kind == kind && p.AggregateID == aggregateID })
 			changes := isPaused || s.pauses
 			if changes && !dryRun {
-				err = s.change(ctx, c, kind)
+				err = s.change(ctx, c, kind, aggregateID)
 			}
 			if err != nil {
 				return err
 			}
-			if err := a.printSteering(s, kind, isPaused, changes, dryRun); err != nil || !s.pauses {
+			if err := a.printSteering(s, kind, aggregateID, isPaused, changes, dryRun); err != nil || !s.pauses {
 				return err
 			}
 			return a.warnOfPause(ctx, c, kind)
 		}),
 	}
 	cmd.Flags().StringVar(&aggregateType, "aggregate-type", "", "the aggregate type; without it, events that name none")
+	cmd.Flags().StringVar(&aggregateID, "aggregate-id", "", "only the events of this aggregate id")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, change nothing")
 	return cmd
 }
@@ -157,13 +171,18 @@ func kindOf(eventType, aggregateType string) (kind outbox.EventKind, err error) 
 	return kind, checkText("--aggregate-type", aggregateType, outbox.MaxAggregateTypeLength)
 }
 
-func (a *app) printSteering(s steering, kind outbox.EventKind, isPaused, changes, dryRun bool) error {
+func (a *app) printSteering(s steering, kind outbox.EventKind, aggregateID string, isPaused, changes, dryRun bool) error {
 	answer := struct {
 		EventType     outbox.EventType     `json:"event_type"`
 		AggregateType outbox.AggregateType `json:"aggregate_type"`
+		AggregateID   string               `json:"aggregate_id,omitempty"`
 		Changed       bool                 `json:"changed"`
 		DryRun        bool                 `json:"dry_run,omitempty"`
-	}{kind.EventType, kind.AggregateType, changes && !dryRun, dryRun}
+	}{kind.EventType, kind.AggregateType, aggregateID, changes && !dryRun, dryRun}
+	what := kind.String()
+	if aggregateID != "" {
+		what += " of " + aggregateID
+	}
 	return a.print(answer, func(t *table) {
 		before := ""
 		if isPaused && s.pauses {
@@ -171,11 +190,11 @@ func (a *app) printSteering(s steering, kind outbox.EventKind, isPaused, changes
 		}
 		switch {
 		case !changes:
-			t.row(kind.String() + " is not paused; outbox paused lists what is")
+			t.row(what + " is not paused; outbox paused lists what is")
 		case dryRun:
-			t.row("would " + s.verb + " " + kind.String() + before)
+			t.row("would " + s.verb + " " + what + before)
 		default:
-			t.row(s.past + " " + kind.String() + before)
+			t.row(s.past + " " + what + before)
 		}
 	})
 }

@@ -101,6 +101,7 @@ type deadGroup struct {
 type pauseShape struct {
 	EventType     outbox.EventType     `json:"event_type"`
 	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	AggregateID   string               `json:"aggregate_id,omitempty"`
 	Since         time.Time            `json:"since"`
 	Until         time.Time            `json:"until,omitzero"`
 	Reason        string               `json:"reason,omitempty"`
@@ -111,7 +112,7 @@ type pauseShape struct {
 func pausesOf(list []outbox.Pause) []pauseShape {
 	shapes := make([]pauseShape, len(list))
 	for i, p := range list {
-		shapes[i] = pauseShape{p.Kind.EventType, p.Kind.AggregateType, p.Since.UTC(), p.Until.UTC(), p.Reason, p.By, p.Automatic}
+		shapes[i] = pauseShape{p.Kind.EventType, p.Kind.AggregateType, p.AggregateID, p.Since.UTC(), p.Until.UTC(), p.Reason, p.By, p.Automatic}
 	}
 	return shapes
 }

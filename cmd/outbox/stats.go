@@ -73,7 +73,11 @@ func (s statsShape) text(t *table) {
 	t.field("due to done, 95 %", seconds(s.Throughput.P95))
 	t.field("due to done, longest", seconds(s.Throughput.Max))
 	for _, p := range s.Paused {
-		text := kindText(p.AggregateType, p.EventType) + " since " + cellText(p.Since)
+		text := kindText(p.AggregateType, p.EventType)
+		if p.AggregateID != "" {
+			text += " of " + p.AggregateID
+		}
+		text += " since " + cellText(p.Since)
 		if !p.Until.IsZero() {
 			text += " until " + cellText(p.Until)
 		}

@@ -79,7 +79,7 @@ func (v Values) Each(do func(f Figure, value float64)) {
 	do(Delayed, float64(v.Stats.Delayed))
 	do(Dead, float64(v.Stats.Dead))
 	do(OldestDueAge, v.Stats.OldestDueAge.Seconds())
-	do(Paused, float64(len(v.Stats.Paused)))
+	do(Paused, float64(pausedKinds(v)))
 	do(OldestPauseAge, oldestPause(v).Seconds())
 	if v.Stats.PollInterval > 0 { // the mode has a poller
 		do(LastPoll, timestamp(v.Stats.LastPoll))
@@ -104,9 +104,21 @@ func (v Values) EachShare(do func(kind outbox.EventKind, share float64)) {
 // read.
 func oldestPause(v Values) (age time.Duration) {
 	for _, pause := range v.Stats.Paused {
-		age = max(age, v.At.Sub(pause.Since))
+		if pause.AggregateID == "" {
+			age = max(age, v.At.Sub(pause.Since))
+		}
 	}
 	return age
+}
+
+// pausedKinds is how many kinds are paused.
+func pausedKinds(v Values) (n int) {
+	for _, pause := range v.Stats.Paused {
+		if pause.AggregateID == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // timestamp is a time as seconds since 1970; 0 for the zero time.

@@ -135,11 +135,19 @@ func (f *Facts) reasons() (reasons []Reason) {
 	case dead > 0:
 		add(Nodes, fmt.Sprintf("%d of %d nodes dead since %s", dead, live+dead, clock(since)))
 	}
-	if n := len(f.Stats.Paused); n > 0 {
-		add(Paused, number(int64(n), "kind", "kinds")+" paused"+byListeners(f.Stats.Paused))
+	var kinds, keys []outbox.Pause
+	for i := range f.Stats.Paused {
+		if f.Stats.Paused[i].AggregateID == "" {
+			kinds = append(kinds, f.Stats.Paused[i])
+		} else {
+			keys = append(keys, f.Stats.Paused[i])
+		}
 	}
-	if n := len(f.Stats.PausedKeys); n > 0 {
-		add(Paused, number(int64(n), "key", "keys")+" paused in this process")
+	if len(kinds) > 0 {
+		add(Paused, number(int64(len(kinds)), "kind", "kinds")+" paused"+byListeners(kinds))
+	}
+	if len(keys) > 0 {
+		add(Paused, number(int64(len(keys)), "key", "keys")+" paused"+byListeners(keys))
 	}
 	if kinds := NoListener(f.Nodes); len(kinds) > 0 {
 		add(Unheard, number(int64(len(kinds)), "kind", "kinds")+" without a listener in any process")

@@ -51,8 +51,8 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 			verdict.Late, "Late by 1 h 4 min: 1 of 3 nodes dead since 02:13 UTC, 2 kinds paused, 1 of them by listeners, 1 kind without a listener in any process, 100,000 or more events are dead.",
 		},
 		"a paused key": {
-			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{PausedKeys: make([]outbox.PausedKey, 2)}},
-			verdict.Attention, "In time, but look: 2 keys paused in this process.",
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Paused: []outbox.Pause{{AggregateID: "1"}, {AggregateID: "2"}}}},
+			verdict.Attention, "In time, but look: 2 keys paused.",
 		},
 		"slow": {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 7, OldestDueAge: 301 * time.Second}},

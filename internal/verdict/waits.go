@@ -29,8 +29,15 @@ func Waits(ctx context.Context, ob *outbox.Outbox, row *outbox.EventRow, now tim
 		return "", err
 	}
 	kind := outbox.EventKind{AggregateType: row.AggregateType, EventType: row.EventType}
-	if i := slices.IndexFunc(paused, func(p outbox.Pause) bool { return p.Kind == kind }); i >= 0 {
-		text := "its kind is " + Pause(&paused[i])
+	of := func(id string) int {
+		return slices.IndexFunc(paused, func(p outbox.Pause) bool { return p.Kind == kind && p.AggregateID == id })
+	}
+	ofKind, ofKey := of(""), of(row.AggregateID)
+	if i := max(ofKind, ofKey); i >= 0 {
+		text := "its key is " + Pause(&paused[i])
+		if ofKind >= 0 {
+			text = "its kind is " + Pause(&paused[ofKind])
+		}
 		switch {
 		case row.Lease != "":
 			text += "; and " + leased(row, nodes)

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,8 @@ var pauseTests = []storeTest{
 	{"AnAutomaticPauseReplacesOnlyAnEarlierAutomaticPause", pauseAutomatically},
 	{"APauseThatEndedIsOver", pauseEnds},
 	{"KindsAreToldApart", pauseKinds},
+	{"KeysAreToldApart", pauseKeys},
+	{"AnAutomaticPauseOfAKeyReplacesOnlyAnEarlierAutomaticPause", pauseKeyAutomatically},
 	{"ManyMayPauseAtOnce", pauseConcurrently},
 	{"TheLatestOfManyAutomaticPausesCounts", pauseAutomaticallyAtOnce},
 }
@@ -26,7 +29,12 @@ func (s *storeSuite) pauses(pause outbox.Pause) {
 
 func (s *storeSuite) resumes(kind outbox.EventKind) {
 	s.t.Helper()
-	s.ok("Resume", s.Store.Resume(s.ctx, s.DB, kind))
+	s.ok("Resume", s.Store.Resume(s.ctx, s.DB, kind, ""))
+}
+
+func (s *storeSuite) resumesKey(kind outbox.EventKind, aggregateID string) {
+	s.t.Helper()
+	s.ok("Resume", s.Store.Resume(s.ctx, s.DB, kind, aggregateID))
 }
 
 // paused compares the pauses with the expected pauses, in the order of their kinds.
@@ -34,7 +42,9 @@ func (s *storeSuite) paused(want ...outbox.Pause) {
 	s.t.Helper()
 	got, err := s.Store.Paused(s.ctx, s.DB)
 	s.ok("Paused", err)
-	byKind := func(a, b outbox.Pause) int { return strings.Compare(a.Kind.String(), b.Kind.String()) }
+	byKind := func(a, b outbox.Pause) int {
+		return cmp.Or(strings.Compare(a.Kind.String(), b.Kind.String()), strings.Compare(a.AggregateID, b.AggregateID))
+	}
 	slices.SortFunc(got, byKind)
 	slices.SortFunc(want, byKind)
 	if !slices.EqualFunc(got, want, samePause) {
@@ -43,7 +53,7 @@ func (s *storeSuite) paused(want ...outbox.Pause) {
 }
 
 func samePause(a, b outbox.Pause) bool {
-	return a.Kind == b.Kind && a.Since.Equal(b.Since) && a.Until.Equal(b.Until) && a.Reason == b.Reason && a.By == b.By && a.Automatic == b.Automatic
+	return a.Kind == b.Kind && a.AggregateID == b.AggregateID && a.Since.Equal(b.Since) && a.Until.Equal(b.Until) && a.Reason == b.Reason && a.By == b.By && a.Automatic == b.Automatic
 }
 
 // pausedKind is the kind that the tests pause.
@@ -133,6 +143,42 @@ func pauseKinds(s *storeSuite) {
 	s.paused(want...)
 	s.resumes(want[0].Kind)
 	s.paused(want[1:]...)
+}
+
+func pauseKeys(s *storeSuite) {
+	until := s.now().Add(time.Hour)
+	want := []outbox.Pause{{Kind: pausedKind, Since: suiteTime, Until: until}}
+	s.pauses(want[0])
+	for _, kind := range []outbox.EventKind{pausedKind, {AggregateType: "orderP", EventType: "aid"}, {AggregateType: "order", EventType: "paid"}} {
+		for _, id := range []string{"1", "a", "A", "a ", `"quoted"\'; --`, strings.Repeat("é", outbox.MaxAggregateIDLength)} {
+			pause := outbox.Pause{Kind: kind, AggregateID: id, Since: suiteTime, Until: until, Reason: "down", By: "node-1", Automatic: id == "a"}
+			want = append(want, pause)
+			s.pauses(pause)
+		}
+	}
+	over := outbox.Pause{Kind: pausedKind, AggregateID: "over", Since: suiteTime, Until: s.now().Add(-time.Second)}
+	s.pauses(over)
+	s.paused(slices.Clone(want)...)
+	s.resumesKey(pausedKind, "b") // is not paused
+	s.resumesKey(pausedKind, "1")
+	s.paused(slices.Delete(slices.Clone(want), 1, 2)...)
+	s.resumes(pausedKind) // the pauses of its keys stay
+	s.paused(slices.Delete(slices.Clone(want), 0, 2)...)
+}
+
+func pauseKeyAutomatically(s *storeSuite) {
+	soon := s.now().Add(time.Hour)
+	pause := func(until time.Time, automatic bool) outbox.Pause {
+		return outbox.Pause{Kind: pausedKind, AggregateID: "1", Since: suiteTime, Until: until, Automatic: automatic}
+	}
+	s.pauses(pause(soon, true))
+	s.pauses(pause(soon.Add(-time.Minute), true))
+	s.paused(pause(soon, true))
+	s.pauses(pause(soon.Add(time.Minute), true))
+	s.paused(pause(soon.Add(time.Minute), true))
+	s.pauses(pause(soon, false))
+	s.pauses(pause(soon.Add(time.Minute), true))
+	s.paused(pause(soon, false))
 }
 
 func pauseConcurrently(s *storeSuite) {

@@ -29,7 +29,7 @@ type Store struct {
 
 	mu     sync.Mutex         // never held while anything blocks
 	rows   map[string]*memRow // by event id; with rows that are not yet committed
-	pauses map[outbox.EventKind]outbox.Pause
+	pauses map[pauseID]outbox.Pause
 	nodes  map[string]report // by owner
 	ranges outbox.Ranges     // as they were set last
 	shares map[outbox.EventKind]outbox.Shares
@@ -51,7 +51,7 @@ type memRow struct {
 
 // NewStore makes an empty store.
 func NewStore() *Store {
-	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[outbox.EventKind]outbox.Pause{}, shares: map[outbox.EventKind]outbox.Shares{}, nodes: map[string]report{}}
+	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[pauseID]outbox.Pause{}, shares: map[outbox.EventKind]outbox.Shares{}, nodes: map[string]report{}}
 }
 
 // DB is the pool to use with this store, and the writer's source.

@@ -6,16 +6,23 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
+// pauseID is what a pause is for: a kind, or a key of the kind.
+type pauseID struct {
+	kind        outbox.EventKind
+	aggregateID string
+}
+
 // Pause implements [outbox.Store].
 func (s *Store) Pause(ctx context.Context, _ outbox.DB, pause outbox.Pause) error {
 	if err := s.lock(ctx, "pausing "+pause.Kind.String()); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	if old, is := s.pauses[pause.Kind]; is && pause.Automatic && !s.isOver(old) && (!old.Automatic || !old.Until.Before(pause.Until)) {
+	id := pauseID{pause.Kind, pause.AggregateID}
+	if old, is := s.pauses[id]; is && pause.Automatic && !s.isOver(old) && (!old.Automatic || !old.Until.Before(pause.Until)) {
 		return nil
 	}
-	s.pauses[pause.Kind] = pause
+	s.pauses[id] = pause
 	return nil
 }
 
@@ -25,12 +32,12 @@ func (s *Store) isOver(pause outbox.Pause) bool {
 }
 
 // Resume implements [outbox.Store].
-func (s *Store) Resume(ctx context.Context, _ outbox.DB, kind outbox.EventKind) error {
+func (s *Store) Resume(ctx context.Context, _ outbox.DB, kind outbox.EventKind, aggregateID string) error {
 	if err := s.lock(ctx, "resuming "+kind.String()); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	delete(s.pauses, kind)
+	delete(s.pauses, pauseID{kind, aggregateID})
 	return nil
 }
 

@@ -76,15 +76,16 @@ func kindsOf(pairs [][2]string) (kinds []outbox.EventKind) {
 func (s *Store) forgetEnded(ctx context.Context, db outbox.DB) error {
 	q := s.query(256)
 	q.add("SELECT kind, name FROM ").control(s).add(" WHERE kind = 'node' AND expires_at NOT BETWEEN ").fromNow(-nodeKept).add(" AND ").fromNow(farthest).
-		add(" OR kind = 'pause' AND expires_at <= ").now()
-	var died, ended []string
+		add(" OR kind IN ('pause', 'pause-key') AND expires_at <= ").now()
+	var died []string
+	var ended [][2]string
 	err := s.rows(ctx, db, "looking for nodes that died and pauses that ended", q, func(rows *sql.Rows) error {
 		var kind, name string
 		err := rows.Scan(&kind, &name)
 		if kind == "node" {
 			died = append(died, name)
 		} else {
-			ended = append(ended, name)
+			ended = append(ended, [2]string{kind, name})
 		}
 		return err
 	})
@@ -93,9 +94,9 @@ func (s *Store) forgetEnded(ctx context.Context, db outbox.DB) error {
 			err = s.Withdraw(ctx, db, name)
 		}
 	}
-	for _, name := range ended {
+	for _, row := range ended {
 		if err == nil {
-			err = s.forgetPause(ctx, db, name)
+			err = s.forgetPause(ctx, db, row[0], row[1])
 		}
 	}
 	return err

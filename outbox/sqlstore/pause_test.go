@@ -50,6 +50,6 @@ func TestAPauseWhoseEndIsNoTimeHasNoEnd(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.True(t, list[0].Until.IsZero())
-		require.NoError(t, store.Resume(t.Context(), db.DB, kind))
+		require.NoError(t, store.Resume(t.Context(), db.DB, kind, ""))
 	})
 }

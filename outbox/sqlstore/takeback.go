@@ -11,11 +11,23 @@ import (
 )
 
 // TakeBack implements [outbox.Store]. On PostgreSQL and SQLite the statement returns the ids of the
-// rows that it changed. MySQL, which has no such statement, locks the rows first.
+// rows that it changed. MySQL, which has no such statement, locks the rows first. In the pool nothing
+// keeps the locks, so the UPDATE repeats the condition.
 func (s *Store) TakeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting, c outbox.Change) (n outbox.TakenBack, err error) {
 	if s.err != nil {
 		return n, s.err
 	}
+	if _, isPool := tx.(outbox.DB); isPool {
+		_, err = s.changed(ctx, func() (_ int, err error) {
+			n, err = s.takeBackIn(ctx, tx, w, c)
+			return n.Changed, err
+		})
+		return n, err
+	}
+	return s.takeBackIn(ctx, tx, w, c)
+}
+
+func (s *Store) takeBackIn(ctx context.Context, tx outbox.Execer, w outbox.Waiting, c outbox.Change) (n outbox.TakenBack, err error) {
 	if len(w.EventIDs) > 0 {
 		size := markRows
 		if c.Content != nil { // each row keeps headers of its own
@@ -127,7 +139,7 @@ func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, what string
 			if err := q.changed(s, c); err != nil {
 				return nil, s.fail(what, err)
 			}
-			if _, err := s.exec(ctx, struct{ outbox.Execer }{tx}, what, q.add(" WHERE ").ids("event_id", some)); err != nil {
+			if _, err := s.exec(ctx, struct{ outbox.Execer }{tx}, what, q.add(" WHERE ").ids("event_id", some).add(" AND status IN (0, 2) AND "+waits)); err != nil {
 				return nil, err
 			}
 		}

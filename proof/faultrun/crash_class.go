@@ -31,7 +31,7 @@ var classes = []struct {
 	{regexp.MustCompile(`^DELETE FROM outbox_event_control`), "resume"},
 	{regexp.MustCompile(`^UPDATE outbox_event_control`), "set the ranges"},
 	{regexp.MustCompile(`^SELECT read_at, owner, value`), "read the ranges"},
-	{regexp.MustCompile(`^SELECT name, owner, value, .* FROM outbox_event_control WHERE kind = 'pause'`), "read the pauses"},
+	{regexp.MustCompile(`^SELECT name, owner, value, .* FROM outbox_event_control WHERE kind IN \('pause', 'pause-key'\)`), "read the pauses"},
 	{regexp.MustCompile(`^INSERT INTO outbox_event `), "insert"},
 	{regexp.MustCompile(`^UPDATE outbox_event SET attempts = (attempts \+|CASE WHEN)`), "claim"},
 	{regexp.MustCompile(`^UPDATE outbox_event SET status = 1`), "mark done"},

@@ -219,7 +219,7 @@ func (c *crashRun) passTime(ctx context.Context) error {
 var untils = regexp.MustCompile(`"t":\d+`)
 
 func (c *crashRun) resume(ctx context.Context) error {
-	_, err := c.db.ExecContext(ctx, "DELETE FROM outbox_event_control WHERE kind = 'pause'")
+	_, err := c.db.ExecContext(ctx, "DELETE FROM outbox_event_control WHERE kind IN ('pause', 'pause-key')")
 	return err
 }
 

@@ -189,11 +189,11 @@ func Example_pauseKeyFor() {
 	}))
 	fmt.Println("posted:", <-posted)
 	var st outbox.Stats
-	for len(st.PausedKeys) == 0 { // until the listener has returned
+	for len(st.Paused) == 0 { // until the listener has returned
 		st, err = ob.Stats(ctx)
 		check(err)
 	}
-	fmt.Println("paused:", st.PausedKeys[0].Kind, st.PausedKeys[0].AggregateID, "because of", st.PausedKeys[0].Reason)
+	fmt.Println("paused:", st.Paused[0].Kind, st.Paused[0].AggregateID, "because of", st.Paused[0].Reason)
 	check(ob.Close(ctx))
 	// Output:
 	// posted: https://up.example

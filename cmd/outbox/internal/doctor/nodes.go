@@ -188,7 +188,16 @@ func (p *patient) backlog(ctx context.Context) error {
 		p.report(Note, fmt.Sprintf("%d events are dead", s.Dead)+blocks, "outbox dead groups shows why; outbox dead replay delivers them again"+behind)
 	}
 	if len(s.Paused) > 0 {
-		seen := fmt.Sprintf("%d types of events are paused", len(s.Paused))
+		keys := 0
+		for _, pause := range s.Paused {
+			if pause.AggregateID != "" {
+				keys++
+			}
+		}
+		seen := fmt.Sprintf("%d types of events are paused", len(s.Paused)-keys)
+		if keys > 0 {
+			seen = fmt.Sprintf("%d types of events and %d keys are paused", len(s.Paused)-keys, keys)
+		}
 		if n := verdict.Automatic(s.Paused); n > 0 {
 			seen += fmt.Sprintf(", %d of them by a listener whose receiver is down", n)
 		}
