@@ -241,7 +241,7 @@ func (d *dispatcher) deferring() bool { return !d.byKey && !d.inOrder }
 func (d *dispatcher) waitForKey(dl *delivery) bool {
 	w := dl.waiting
 	if w == nil && (d.rules.Load().boundsKeys || d.keys.some.Load()) && d.callsListener(dl) {
-		w = d.keys.begin(dl, d.rulesOf(dl))
+		w = d.keys.begin(dl, d.keyBounds(dl, d.rulesOf(dl)))
 	}
 	if w == nil {
 		return false

@@ -255,7 +255,7 @@ func TestFleetwideLimitsInASingleNode(t *testing.T) {
 func TestFleetwideNeedsALimitAndAMode(t *testing.T) {
 	t.Parallel()
 	e := build(t, outbox.Config{Mode: fleetMode(outbox.Rules{})}, func(context.Context, outbox.Envelope) error { return nil })
-	require.ErrorContains(t, e.Start(t.Context()), "Config.Mode.Dispatch.Rules[__GLOBAL__/Said].Fleetwide is set, but nothing is bounded; set the Concurrency or the Rate too")
+	require.ErrorContains(t, e.Start(t.Context()), "Config.Mode.Dispatch.Rules[__GLOBAL__/Said].Fleetwide is set, but nothing is bounded; set the Concurrency, the Rate, the KeyConcurrency or the KeyRate too")
 	rules := map[outbox.EventKind]outbox.Rules{kindSaid: {Fleetwide: true}}
 	store := outboxtest.NewStore()
 	for _, mode := range []outbox.Mode{outbox.Ordered{Rules: rules}, outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Rules: rules}}} {

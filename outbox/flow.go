@@ -47,7 +47,7 @@ func (d *dispatcher) lanes() lanes {
 	return nil
 }
 
-// lane is the queue of a kind of event that has a Concurrency or a Rate; see [Rules]. A lane has
+// lane is the queue of a kind of event that has a Concurrency or a Rate, or is Fleetwide; see [Rules]. A lane has
 // workers of its own.
 //
 // Events for which the lane has no room stay in the table. While the lane counts such events, the
@@ -71,7 +71,7 @@ const (
 // newLane makes a lane, with spare room for takeovers, which a lane never refuses.
 func (d *dispatcher) newLane(kind EventKind, r Rules) *lane {
 	l := &lane{concurrency: defaultTo(r.Concurrency, d.opts.Workers)}
-	limits := shares.Limits{Concurrency: r.Concurrency, Rate: r.Rate}
+	limits := shares.Limits{Concurrency: r.Concurrency, Rate: r.Rate, KeyConcurrency: r.KeyConcurrency, KeyRate: r.KeyRate}
 	if r.Rate > 0 {
 		limits.Burst = defaultTo(r.Burst, max(1, int(r.Rate/10)))
 	}
@@ -150,6 +150,19 @@ func (l *lane) resized() <-chan struct{} {
 
 // hasNoShare reports whether other processes have the limits now.
 func (l *lane) hasNoShare() bool { return l.share != nil && l.share.Parts() == 0 }
+
+// keyBounds are the bounds of an event's key in this process.
+func (d *dispatcher) keyBounds(dl *delivery, rules *Rules) keyBounds {
+	b := keyBounds{rules.KeyConcurrency, rules.KeyRate}
+	if !rules.Fleetwide || b == (keyBounds{}) {
+		return b
+	}
+	if l := d.lanes().of(dl.env); l != nil && l.share != nil {
+		own := l.share.Limits().Of(max(l.share.Parts(), 1)) // a delivery that has begun holds a part
+		b = keyBounds{own.KeyConcurrency, own.KeyRate}
+	}
+	return b
+}
 
 // begin takes the token for a delivery, and a place in the share, or says how long to wait.
 func (l *lane) begin(dl *delivery) (wait time.Duration) {
@@ -368,7 +381,7 @@ func (d *dispatcher) needsNoToken(dl *delivery) bool {
 	if d.isExpired(dl, rules) {
 		return true
 	}
-	dl.waiting = d.keys.waits(dl, rules)
+	dl.waiting = d.keys.waits(dl, d.keyBounds(dl, rules))
 	return dl.waiting != nil
 }
 

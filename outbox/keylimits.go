@@ -9,6 +9,12 @@ import (
 // another slot. The slots of a key follow each other as the deliveries can, so an event that waits
 // usually costs one write, however many wait.
 
+// keyBounds are the bounds of each key of a kind; zero: no bound.
+type keyBounds struct {
+	concurrency int
+	rate        float64
+}
+
 // keyLimits is what is known of a key that has bounds.
 type keyLimits struct {
 	running int           // deliveries under way

@@ -75,18 +75,18 @@ func keyOf(env *Envelope) (keyOfKind, bool) {
 }
 
 // waits says whether an event has to wait because of the key; nil: the event need not wait.
-func (k *keys) waits(dl *delivery, rules *Rules) *waiting {
+func (k *keys) waits(dl *delivery, b keyBounds) *waiting {
 	key, has := keyOf(dl.env)
 	if !has || !k.some.Load() {
 		return nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.waitOf(key, dl, rules, k.clock.Now())
+	return k.waitOf(key, dl, b, k.clock.Now())
 }
 
 // begin notes that a delivery begins, unless the event has to wait.
-func (k *keys) begin(dl *delivery, rules *Rules) *waiting {
+func (k *keys) begin(dl *delivery, b keyBounds) *waiting {
 	key, has := keyOf(dl.env)
 	if !has {
 		return nil
@@ -94,13 +94,13 @@ func (k *keys) begin(dl *delivery, rules *Rules) *waiting {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock.Now()
-	if w := k.waitOf(key, dl, rules, now); w != nil {
+	if w := k.waitOf(key, dl, b, now); w != nil {
 		return w
 	}
 	s := k.states[key]
-	if rules.boundsKeys() {
+	if b != (keyBounds{}) {
 		if s = k.state(key); s != nil {
-			s.limits.begin(now, dl.env.AvailableAt, gridOf(key, rules.KeyRate))
+			s.limits.begin(now, dl.env.AvailableAt, gridOf(key, b.rate))
 			dl.keyed = now
 		}
 	}
@@ -110,7 +110,7 @@ func (k *keys) begin(dl *delivery, rules *Rules) *waiting {
 	return nil
 }
 
-func (k *keys) waitOf(key keyOfKind, dl *delivery, rules *Rules, now time.Time) *waiting {
+func (k *keys) waitOf(key keyOfKind, dl *delivery, b keyBounds, now time.Time) *waiting {
 	s := k.states[key]
 	if s == nil {
 		return nil
@@ -118,10 +118,10 @@ func (k *keys) waitOf(key keyOfKind, dl *delivery, rules *Rules, now time.Time) 
 	if w := s.pauseOf(now); w != nil {
 		return w
 	}
-	if w := s.limits.concurrencyOf(now, rules.KeyConcurrency); w != nil {
+	if w := s.limits.concurrencyOf(now, b.concurrency); w != nil {
 		return w
 	}
-	return s.limits.rateOf(now, dl.env.AvailableAt, gridOf(key, rules.KeyRate))
+	return s.limits.rateOf(now, dl.env.AvailableAt, gridOf(key, b.rate))
 }
 
 // pauseOf says how long an event waits for the end of the pause, or for the probe after it. While the

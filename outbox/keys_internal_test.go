@@ -20,7 +20,7 @@ func TestAProcessRemembersABoundedNumberOfKeys(t *testing.T) {
 		of := func(n int) *delivery {
 			return &delivery{env: &Envelope{EventType: "Said", AggregateID: fmt.Sprint(n)}}
 		}
-		rules := &Rules{KeyRate: 1. / 3600}
+		rules := keyBounds{rate: 1. / 3600}
 		for n := range maxKeys {
 			require.Equal(t, time.Now().Add(time.Hour).UTC(), k.ask(of(n), time.Hour, "down"))
 		}
@@ -43,7 +43,7 @@ func TestAKeyIsForgottenAfterItsLastDelivery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeys(slog.New(slog.DiscardHandler), clockOr(nil), "node-1")
-		rules := &Rules{KeyConcurrency: 1, Breaker: Breaker{Failures: 5}}
+		rules := keyBounds{concurrency: 1}
 		dl := &delivery{env: &Envelope{EventType: "Said", AggregateID: "a"}}
 		require.Nil(t, k.begin(dl, rules))
 		require.True(t, k.some.Load())
@@ -52,9 +52,9 @@ func TestAKeyIsForgottenAfterItsLastDelivery(t *testing.T) {
 		require.False(t, k.some.Load())
 
 		dl.err, dl.outcome = errors.New("down"), OutcomeRetry
-		k.note(dl, rules.Breaker, true)
+		k.note(dl, Breaker{Failures: 5}, true)
 		require.True(t, k.some.Load())
-		k.note(dl, rules.Breaker, false)
+		k.note(dl, Breaker{Failures: 5}, false)
 		require.False(t, k.some.Load(), "a success ends the row of failures")
 	})
 }

@@ -76,9 +76,9 @@ type Rules struct {
 	// begin at least 1/Rate seconds apart. Defaults to as many as Rate allows in a tenth of a
 	// second, at least 1; at most 1,000,000.
 	Burst int
-	// Fleetwide makes Concurrency and Rate, with the Burst, bounds of all processes together. It needs
-	// one of them; without a Concurrency, each process runs as many listeners as
-	// [DispatchOptions].Workers. In [MultiNode] the processes that have events of the kind divide the
+	// Fleetwide makes Concurrency and Rate, with the Burst, and KeyConcurrency and KeyRate bounds of all
+	// processes together. It needs one of them; without a Concurrency, each process runs as many listeners
+	// as [DispatchOptions].Workers. In [MultiNode] the processes that have events of the kind divide the
 	// bounds among themselves, through a row of the control table that each reads and renews every
 	// second; a delivery asks the database nothing. All processes must have the same rules. The share
 	// of a process that died ends after 10 seconds. A process that cannot renew the share begins no
@@ -86,15 +86,18 @@ type Rules struct {
 	// process that holds the table has the bounds. Defaults to false: the bounds are of each process.
 	Fleetwide bool
 
-	// KeyConcurrency is how many listeners of the kind run at once for a key, in this process: a key is an
-	// aggregate id among the events of the kind. An event over the bound is deferred by about the time
+	// KeyConcurrency is how many listeners of the kind run at once for a key: a key is an aggregate id among
+	// the events of the kind. It is a bound of this process, or with Fleetwide of all processes: then not
+	// more processes than KeyConcurrency deliver the kind at the same time, in turns. An event over the bound is deferred by about the time
 	// that the deliveries of the key before it take: it costs a write and no attempt, and takes the
 	// worker of no other key. The events of a key are not ordered. At most 10,000. Defaults to no bound.
 	KeyConcurrency int
-	// KeyRate is how many deliveries of the kind begin in a second for a key, retries included, in this
-	// process: n processes together deliver n times as many. Each event over the rate is deferred to the
+	// KeyRate is how many deliveries of the kind begin in a second for a key, retries included. It is a
+	// bound of this process, and n processes together deliver n times as many; with Fleetwide it is a bound
+	// of all processes, and each keeps to its part of the rate for each key, so a key of which a process
+	// reads most events is delivered more slowly. Each event over the rate is deferred to the
 	// next free slot of the key: it costs a write and no attempt. A tenth of a second's deliveries, at
-	// least one, may begin at once. From one in a day to 1,000,000 in a second. Defaults to no bound.
+	// least one in each process, may begin at once. From one in a day to 1,000,000 in a second. Defaults to no bound.
 	//
 	// KeyConcurrency and KeyRate are for [SingleNode] and [MultiNode], and not for a kind with a
 	// [BatchListener]. They do not bound events without an aggregate id, [Outbox.Deliver], and further
@@ -303,7 +306,9 @@ func rulesOfBinding(kind EventKind) string {
 }
 
 // isLimited reports whether the kind has workers of its own.
-func (r *Rules) isLimited() bool { return r.Concurrency > 0 || r.Rate > 0 }
+func (r *Rules) isLimited() bool {
+	return r.Concurrency > 0 || r.Rate > 0 || r.Fleetwide && r.boundsKeys()
+}
 
 // boundsKeys reports whether the keys of the kind have bounds.
 func (r *Rules) boundsKeys() bool { return r.KeyConcurrency > 0 || r.KeyRate > 0 }

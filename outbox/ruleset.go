@@ -193,7 +193,7 @@ func (c ruleCheck) atStart(what string, operator map[EventKind]Rules, registry L
 			continue
 		}
 		if r.Fleetwide && !r.isLimited() {
-			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Fleetwide", what, kind), Problem: "is set, but nothing is bounded; set the Concurrency or the Rate too"})
+			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Fleetwide", what, kind), Problem: "is set, but nothing is bounded; set the Concurrency, the Rate, the KeyConcurrency or the KeyRate too"})
 		}
 		if r.Burst > 0 && r.Rate == 0 {
 			v.errs = append(v.errs, &FieldError{Field: fmt.Sprintf("%s.Rules[%s].Burst", what, kind), Problem: fmt.Sprintf("is %d without a rate; set the Rate too", r.Burst)})

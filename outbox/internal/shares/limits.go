@@ -4,40 +4,51 @@
 // share ends, and renews the share long before.
 package shares
 
-// Limits are bounds of all processes together. At least one of Concurrency and Rate is set.
+// Limits are bounds of all processes together. At least one of them is set.
 type Limits struct {
 	Concurrency int     `json:"c,omitempty"` // how many run at once; 0: no bound
 	Rate        float64 `json:"r,omitempty"` // how many begin in a second; 0: no bound
 	Burst       int     `json:"b,omitempty"` // how many begin at once; only with a Rate
+	// KeyConcurrency and KeyRate bound the work of each key. The process keeps to its part of them by itself.
+	KeyConcurrency int     `json:"kc,omitempty"`
+	KeyRate        float64 `json:"kr,omitempty"`
 }
 
-// Parts is the number of equal parts into which the limits are divided: as many as there are places
-// and tokens of the burst, so that a process with a part can work.
+// onlyKeyRate is the number of parts of limits that have nothing but a KeyRate.
+const onlyKeyRate = 64
+
+// Parts is the number of equal parts into which the limits are divided: as many as there are places,
+// places of a key, and tokens of the burst, so that a process with a part can work.
 func (l Limits) Parts() int {
-	switch {
-	case l.Rate == 0:
-		return l.Concurrency
-	case l.Concurrency == 0:
-		return l.Burst
-	default:
-		return min(l.Concurrency, l.Burst)
+	parts := 0
+	for _, n := range []int{l.Concurrency, l.Burst, l.KeyConcurrency} {
+		if n > 0 && (parts == 0 || n < parts) {
+			parts = n
+		}
 	}
+	if parts == 0 {
+		return onlyKeyRate
+	}
+	return parts
 }
 
 // Of are the limits of a process that has this many parts.
 func (l Limits) Of(parts int) Limits {
 	total := l.Parts()
+	share := float64(parts) / float64(total)
 	return Limits{
-		Concurrency: l.Concurrency * parts / total, Burst: l.Burst * parts / total,
-		Rate: l.Rate * float64(parts) / float64(total),
+		Concurrency: l.Concurrency * parts / total, Burst: l.Burst * parts / total, Rate: l.Rate * share,
+		KeyConcurrency: l.KeyConcurrency * parts / total, KeyRate: l.KeyRate * share,
 	}
 }
 
-// holding is the least number of parts that have this many places.
+// holding is the least number of parts that have this many places, even if all work is of one key.
 func (l Limits) holding(running int) int {
-	if l.Concurrency == 0 {
-		return 0
+	total, parts := l.Parts(), 0
+	for _, places := range []int{l.Concurrency, l.KeyConcurrency} {
+		if places > 0 {
+			parts = max(parts, min((running*total+places-1)/places, total))
+		}
 	}
-	total := l.Parts()
-	return min((running*total+l.Concurrency-1)/l.Concurrency, total)
+	return parts
 }

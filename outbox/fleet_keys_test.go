@@ -1,0 +1,128 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// perKey counts what several processes do for each key.
+type perKey struct {
+	mu      sync.Mutex
+	running map[string]int
+	most    map[string]int
+	at      map[string][]time.Time
+	by      map[int]int // the deliveries of each process
+}
+
+func newPerKey() *perKey {
+	return &perKey{running: map[string]int{}, most: map[string]int{}, at: map[string][]time.Time{}, by: map[int]int{}}
+}
+
+func (p *perKey) listener(process int, takes time.Duration) func(context.Context, outbox.Envelope) error {
+	return func(_ context.Context, env outbox.Envelope) error {
+		key := env.AggregateID
+		p.mu.Lock()
+		p.by[process]++
+		p.running[key]++
+		p.most[key] = max(p.most[key], p.running[key])
+		p.at[key] = append(p.at[key], time.Now())
+		p.mu.Unlock()
+		time.Sleep(takes)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.running[key]--
+		return nil
+	}
+}
+
+// total is how many deliveries there were.
+func (p *perKey) total() (n int) {
+	for _, at := range p.at {
+		n += len(at)
+	}
+	return n
+}
+
+// someOf are events of a key.
+func someOf(n int, key, name string) (envs []outbox.Envelope) {
+	for i := range n {
+		env := said(fmt.Sprintf("%s-%s-%03d", key, name, i))
+		env.AggregateID = key
+		envs = append(envs, env)
+	}
+	return envs
+}
+
+func TestTheConcurrencyOfAKeyInAllProcesses(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 2} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newPerKey()
+				store := outboxtest.NewStore()
+				var all []*engine
+				for i := range 3 {
+					all = append(all, start(t, outbox.Config{Store: store, Mode: fleetMode(outbox.Rules{KeyConcurrency: limit})}, p.listener(i, 50*time.Millisecond)))
+				}
+				for i := range 60 {
+					all[i%3].write(someOf(3, "a", fmt.Sprint(i))...)
+					all[i%3].write(someOf(3, fmt.Sprint("b", i%7), fmt.Sprint(i))...)
+					pass(100 * time.Millisecond)
+				}
+				pass(5 * time.Minute)
+				for _, e := range all {
+					require.NoError(t, e.Close(context.Background()))
+				}
+				require.Equal(t, 360, p.total())
+				for key, most := range p.most {
+					require.LessOrEqual(t, most, limit, key)
+				}
+				require.Equal(t, limit, p.most["a"], "the bound is used")
+				require.Len(t, p.by, 3, "each process delivers some")
+			})
+		})
+	}
+}
+
+func TestTheRateOfAKeyInAllProcesses(t *testing.T) {
+	t.Parallel()
+	const rate, processes = 5.0, 3
+	synctest.Test(t, func(t *testing.T) {
+		p := newPerKey()
+		store := outboxtest.NewStore()
+		var all []*engine
+		for i := range processes {
+			all = append(all, start(t, outbox.Config{Store: store, Mode: fleetMode(outbox.Rules{KeyRate: rate})}, p.listener(i, time.Millisecond)))
+		}
+		for i := range 60 {
+			all[i%3].write(someOf(5, "a", fmt.Sprint(i))...)
+			all[i%3].write(someOf(1, fmt.Sprint("b", i%7), fmt.Sprint(i))...)
+			pass(time.Second)
+		}
+		pass(5 * time.Minute)
+		for _, e := range all {
+			require.NoError(t, e.Close(context.Background()))
+		}
+		require.Equal(t, 360, p.total())
+		require.Len(t, p.by, processes, "each process delivers some")
+		for key, at := range p.at {
+			worst := 0.
+			for i := range at {
+				for j := i; j < len(at); j++ {
+					worst = max(worst, float64(j-i+1)-at[j].Sub(at[i]).Seconds()*rate)
+				}
+			}
+			require.LessOrEqual(t, worst, float64(processes)+1, key)
+		}
+	})
+}
