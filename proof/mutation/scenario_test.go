@@ -239,10 +239,12 @@ func (l *lab) end(patience time.Duration) checker.Report {
 	for _, p := range l.processes {
 		_ = p.Written(l.ctx) // one that was killed never has
 	}
+	if l.clients != nil {
+		<-l.sent
+	}
 	settle, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()
 	if l.clients != nil {
-		<-l.sent
 		l.clients.Finish(settle)
 	}
 	_ = faultrun.Delivered(settle, l.db.DB)
