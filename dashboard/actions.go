@@ -54,7 +54,7 @@ func (a *actions) start(p *page, c *change, of int) (id string, err error) {
 	}
 	a.mu.Unlock()
 	ended := make(chan struct{})
-	ctx := context.WithoutCancel(p.r.Context())
+	ctx := outbox.WithOperator(context.WithoutCancel(p.r.Context()), outbox.Operator{Name: p.User, From: p.r.RemoteAddr})
 	go func() {
 		defer close(ended)
 		a.run(ctx, p.dashboard, c, shown)

@@ -40,6 +40,7 @@ const (
 //	GET    /stats                      whether the outbox is well; counts, ages and queues
 //	GET    /nodes                      the processes that deliver or write
 //	GET    /shares                     the limits of all processes together, and the share of each process
+//	GET    /audit                      ?limit= &after=   the changes that operators made, the newest first
 //	GET    /events                     ?status= &event_type= &aggregate_type= &aggregate_id= &tenant_id= &since= &until= &limit= &after=
 //	GET    /events/{id}                an event; with ReadPayloads, headers and payload too
 //	GET    /dead-letters               ?event_type= &aggregate_type= &aggregate_id= &tenant_id= &group= &since= &until= &limit= &after=
@@ -94,6 +95,7 @@ func AdminRoutes(ob *outbox.Outbox, access Access) []AdminRoute {
 		{http.MethodGet, "/stats", a.show(a.stats)},
 		{http.MethodGet, "/nodes", a.show(a.nodes)},
 		{http.MethodGet, "/shares", a.show(a.shares)},
+		{http.MethodGet, "/audit", a.show(a.audit, "limit", "after")},
 		{http.MethodGet, "/events", a.show(a.events, eventParameters...)},
 		{http.MethodGet, "/events/{id}", a.show(a.event)},
 		{http.MethodGet, "/dead-letters", a.show(a.list, listed...)},
@@ -190,6 +192,7 @@ func (a *admin) handle(needed Role, timeout time.Duration, serve endpoint, known
 		p, err := parametersOf(r, known)
 		var answer any
 		if err == nil {
+			r = r.WithContext(outbox.WithOperator(ctx, outbox.Operator{Name: user, From: r.RemoteAddr}))
 			answer, err = serve(&call{Request: r, user: user, role: role}, p)
 		}
 		if err == nil && answer == nil {
@@ -219,7 +222,7 @@ func (a *admin) refused(needed Role) string {
 
 // parameterOf names the parameter for a field that package outbox refuses.
 var parameterOf = map[string]string{
-	"EventQuery.After": "after", "DeadQuery.After": "after", "EventFilter.EventType": "event_type", "EventFilter.AggregateType": "aggregate_type",
+	"EventQuery.After": "after", "AuditQuery.After": "after", "DeadQuery.After": "after", "EventFilter.EventType": "event_type", "EventFilter.AggregateType": "aggregate_type",
 	"EventFilter.AggregateID": "aggregate_id", "EventFilter.TenantID": "tenant_id", "DeadFilter.EventType": "event_type",
 	"DeadFilter.AggregateType": "aggregate_type", "DeadFilter.AggregateID": "aggregate_id", "DeadFilter.TenantID": "tenant_id",
 	"Pause.Reason": "reason", "Pause.Until": "for",

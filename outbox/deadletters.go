@@ -23,6 +23,7 @@ type DeadLetters struct {
 	db    DB
 	store Store
 	clock Clock
+	audit auditor
 	wake  func() // called after a replay or a deletion; may be nil
 	// replayed is the status of a replayed event; zero: NEW.
 	replayed Status
@@ -36,7 +37,7 @@ func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 	if err := v.err(); err != nil {
 		return nil, err
 	}
-	return &DeadLetters{db: db, store: store, clock: clockOr(nil)}, nil
+	return &DeadLetters{db: db, store: store, clock: clockOr(nil), audit: auditor{db, store, clockOr(nil)}}, nil
 }
 
 // Find lists dead letters, ordered by their time of death, then by id, without their
@@ -154,6 +155,7 @@ func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
 	if err == nil && n == 0 {
 		err = ErrNotFound
 	}
+	err = d.audit.record(ctx, AuditEntry{Action: "replay", Target: "event_id=" + eventID, Count: n}, err)
 	if err != nil {
 		return fmt.Errorf("outbox: replaying dead letter %q: %w", eventID, err)
 	}
@@ -174,6 +176,7 @@ func (d *DeadLetters) Delete(ctx context.Context, eventID string) error {
 	if err == nil && n == 0 {
 		err = ErrNotFound
 	}
+	err = d.audit.record(ctx, AuditEntry{Action: "delete", Target: "event_id=" + eventID, Count: n}, err)
 	if err != nil {
 		return fmt.Errorf("outbox: deleting dead letter %q: %w", eventID, err)
 	}
@@ -209,6 +212,9 @@ func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int, op
 		return 0, err
 	}
 	n, err := d.each(ctx, f, defaultTo(batch, bulkBatch), opts, d.replay)
+	if n > 0 {
+		err = d.audit.record(ctx, AuditEntry{Action: "replay", Target: f.target(), Count: n}, err)
+	}
 	if err != nil {
 		return n, fmt.Errorf("outbox: replaying dead letters: %w", err)
 	}
@@ -222,6 +228,9 @@ func (d *DeadLetters) DeleteAll(ctx context.Context, f DeadFilter, batch int, op
 		return 0, err
 	}
 	n, err := d.each(ctx, f, defaultTo(batch, bulkBatch), opts, d.delete)
+	if n > 0 {
+		err = d.audit.record(ctx, AuditEntry{Action: "delete", Target: f.target(), Count: n}, err)
+	}
 	if err != nil {
 		return n, fmt.Errorf("outbox: deleting dead letters: %w", err)
 	}

@@ -44,6 +44,13 @@ type Inspector interface {
 	// the larger of two numbers: the leases that were counted, and the leases that the node
 	// reported.
 	Nodes(ctx context.Context, db DB) ([]Node, error)
+	// RecordChange stores an entry of the audit log, for the given time by the database's clock. The ids
+	// of entries are in the order of time. RecordChange deletes entries whose time is over, the oldest
+	// first and a hundred at most, and entries beyond the newest AuditLimit.
+	RecordChange(ctx context.Context, db DB, entry AuditEntry, keep time.Duration) error
+	// Audit reads the entries of the audit log whose time is not over, with ids before the given id, the
+	// greatest id first, and limit at most. An empty id stands for all.
+	Audit(ctx context.Context, db DB, before string, limit int) ([]AuditEntry, error)
 	// AllShares reads the shares of all kinds, as Shares reads those of a kind, in any order.
 	AllShares(ctx context.Context, db DB) ([]Shares, error)
 }

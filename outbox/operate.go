@@ -145,7 +145,7 @@ func (o *Outbox) Pause(ctx context.Context, pause Pause) error {
 		return err
 	}
 	pause.Since, pause.Automatic = storedTime(o.clock.Now()), false
-	return o.changePause(ctx, "pausing", pause.Kind, func() error {
+	err := o.changePause(ctx, "pausing", pause.Kind, func() error {
 		if !pause.Until.IsZero() {
 			pause.Until = storedTime(pause.Until)
 			if err := o.checkUntil(ctx, pause.Until); err != nil {
@@ -154,6 +154,7 @@ func (o *Outbox) Pause(ctx context.Context, pause Pause) error {
 		}
 		return o.store.Pause(ctx, o.db, pause)
 	})
+	return o.auditor().record(ctx, AuditEntry{Action: "pause", Target: pause.Kind.String(), Reason: pause.Reason}, err)
 }
 
 // checkUntil refuses a pause that is over.
@@ -175,12 +176,13 @@ func (o *Outbox) Resume(ctx context.Context, kind EventKind) error {
 	if err := v.err(); err != nil {
 		return err
 	}
-	return o.changePause(ctx, "resuming", kind, func() error {
+	err := o.changePause(ctx, "resuming", kind, func() error {
 		if o.dispatcher == nil {
 			return o.store.Resume(ctx, o.db, kind)
 		}
 		return o.dispatcher.pauses.resume(ctx, kind)
 	})
+	return o.auditor().record(ctx, AuditEntry{Action: "resume", Target: kind.String()}, err)
 }
 
 // Paused reads from the database the kinds of events that are paused, and lists them by aggregate
@@ -216,5 +218,6 @@ func (o *Outbox) Purge(ctx context.Context) (int, error) {
 	if o.purger == nil {
 		return 0, &FieldError{Field: "Config.Purge", Problem: "is nil, so nothing says which rows are old; set PurgeOptions"}
 	}
-	return o.purger.runOnce(ctx)
+	n, err := o.purger.runOnce(ctx)
+	return n, o.auditor().record(ctx, AuditEntry{Action: "purge", Target: "old rows", Count: n}, err)
 }
