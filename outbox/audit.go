@@ -23,17 +23,10 @@ const (
 	// DefaultAuditLimit and MaxAuditLimit are for [AuditQuery].Limit.
 	DefaultAuditLimit = 50
 	MaxAuditLimit     = 500
-
-	maxAuditName   = 256
-	maxAuditTarget = 1000
-	auditPatience  = 5 * time.Second
+	maxAuditName      = 256
+	maxAuditTarget    = 1000
+	auditPatience     = 5 * time.Second
 )
-
-// Operator is who changes an outbox: the person, and from where.
-type Operator struct {
-	Name string // of the user; at most 256 characters are kept
-	From string // an address, a host or a program; at most 256 characters are kept
-}
 
 type operatorKey struct{}
 
@@ -45,57 +38,9 @@ func WithOperator(ctx context.Context, who Operator) context.Context {
 	return context.WithValue(ctx, operatorKey{}, who)
 }
 
-// AuditEntry is a change that an operator made. An entry has no payloads and headers, and no text of a
-// database's error.
-type AuditEntry struct {
-	// ID is in the order of time.
-	ID string
-	// At is when the change ended, by the clock of the process.
-	At time.Time
-	Operator
-	// Action is pause, resume, replay, delete or purge.
-	Action string
-	// Target names the object of the action: "event_id=…", a kind of event, or a filter in the form of a
-	// query. The value of tenant_id is left out.
-	Target string
-	// Count is how many events were changed.
-	Count int
-	// Reason is the reason of a pause.
-	Reason string
-	// Incomplete says that the change failed after Count events.
-	Incomplete bool
-}
-
-// AuditQuery is a page of the audit log.
-type AuditQuery struct {
-	// After is the Next of the page before; empty: the first page.
-	After string
-	// Limit is the most entries of a page. Defaults to DefaultAuditLimit; at most MaxAuditLimit.
-	Limit int
-}
-
 // ErrNotRecorded is the error of a change that was made, and has no entry in the audit log, because the
 // entry could not be stored.
 var ErrNotRecorded = errors.New("outbox: the change is done, but it is not recorded in the audit log")
-
-// Audit lists the entries of the audit log, the newest first.
-func (o *Outbox) Audit(ctx context.Context, q AuditQuery) (Page[AuditEntry], error) {
-	if q.Limit < 0 || q.Limit > MaxAuditLimit {
-		return Page[AuditEntry]{}, &FieldError{Field: "AuditQuery.Limit", Problem: fmt.Sprintf("is %d; it must be from 1 to %d, or zero for %d", q.Limit, MaxAuditLimit, DefaultAuditLimit)}
-	}
-	v := validator{what: "AuditQuery"}
-	if v.text("After", q.After, MaxEventIDLength); v.err() != nil {
-		return Page[AuditEntry]{}, v.err()
-	}
-	limit := defaultTo(q.Limit, DefaultAuditLimit)
-	rows, err := o.store.Audit(ctx, o.db, q.After, limit+1)
-	page := Page[AuditEntry]{Rows: rows}
-	if len(rows) > limit {
-		page.Rows = rows[:limit]
-		page.Next = rows[limit-1].ID
-	}
-	return page, err
-}
 
 // auditor writes the audit log.
 type auditor struct {
@@ -103,8 +48,6 @@ type auditor struct {
 	store Store
 	clock Clock
 }
-
-func (o *Outbox) auditor() auditor { return auditor{o.db, o.store, o.clock} }
 
 // record writes the entry of a change that ended with err, if the context names an operator, and
 // returns the error of the change. A change that failed without an effect has no entry. The entry is

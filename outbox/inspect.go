@@ -187,6 +187,41 @@ type OwnShare struct {
 	Parts, Of int
 }
 
+// Operator is who changes an outbox: the person, and from where.
+type Operator struct {
+	Name string // of the user; at most 256 characters are kept
+	From string // an address, a host or a program; at most 256 characters are kept
+}
+
+// AuditEntry is a change that an operator made. An entry has no payloads and headers, and no text of a
+// database's error.
+type AuditEntry struct {
+	// ID is in the order of time.
+	ID string
+	// At is when the change ended, by the clock of the process.
+	At time.Time
+	Operator
+	// Action is pause, resume, replay, delete or purge.
+	Action string
+	// Target names the object of the action: "event_id=…", a kind of event, or a filter in the form of a
+	// query. The value of tenant_id is left out.
+	Target string
+	// Count is how many events were changed.
+	Count int
+	// Reason is the reason of a pause.
+	Reason string
+	// Incomplete says that the change failed after Count events.
+	Incomplete bool
+}
+
+// AuditQuery is a page of the audit log.
+type AuditQuery struct {
+	// After is the Next of the page before; empty: the first page.
+	After string
+	// Limit is the most entries of a page. Defaults to DefaultAuditLimit; at most MaxAuditLimit.
+	Limit int
+}
+
 // PausedKey is a key that is paused in this process.
 type PausedKey struct {
 	Kind        EventKind

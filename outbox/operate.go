@@ -211,6 +211,27 @@ func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, 
 	return nil
 }
 
+// Audit lists the entries of the audit log, the newest first.
+func (o *Outbox) Audit(ctx context.Context, q AuditQuery) (Page[AuditEntry], error) {
+	if q.Limit < 0 || q.Limit > MaxAuditLimit {
+		return Page[AuditEntry]{}, &FieldError{Field: "AuditQuery.Limit", Problem: fmt.Sprintf("is %d; it must be from 1 to %d, or zero for %d", q.Limit, MaxAuditLimit, DefaultAuditLimit)}
+	}
+	v := validator{what: "AuditQuery"}
+	if v.text("After", q.After, MaxEventIDLength); v.err() != nil {
+		return Page[AuditEntry]{}, v.err()
+	}
+	limit := defaultTo(q.Limit, DefaultAuditLimit)
+	rows, err := o.store.Audit(ctx, o.db, q.After, limit+1)
+	page := Page[AuditEntry]{Rows: rows}
+	if len(rows) > limit {
+		page.Rows = rows[:limit]
+		page.Next = rows[limit-1].ID
+	}
+	return page, err
+}
+
+func (o *Outbox) auditor() auditor { return auditor{o.db, o.store, o.clock} }
+
 // Purge runs a purge now: it deletes all rows that are older than [Config].Purge says, and
 // returns how many rows it deleted, also with an error. Without that configuration, Purge
 // returns a [FieldError].

@@ -283,9 +283,9 @@ func TestTheAuditLogIsShown(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *shop) {
 		s.dead(t, "x", 2)
-		ok(t, s.DSN, "dead", "replay", "x0")
+		ok(t, s.DSN, "dead", "replay", "d000000")
 		ok(t, s.DSN, "pause", "OrderPlaced", "--reason", "provider down")
-		require.Regexp(t, `outbox on .+ +pause +0 +no +__GLOBAL__/OrderPlaced +provider down\n.*replay +1 +no +event_id=x0`, ok(t, s.DSN, "audit"))
+		require.Regexp(t, `outbox on .+ +pause +0 +no +__GLOBAL__/OrderPlaced +provider down\n.*replay +1 +no +event_id=d000000`, ok(t, s.DSN, "audit"))
 		page := answer(t, s.DSN, "audit", "--limit", "1")
 		require.Equal(t, "pause", page["entries"].([]any)[0].(map[string]any)["action"])
 		page = answer(t, s.DSN, "audit", "--after", page["next"].(string))
