@@ -163,11 +163,17 @@ func BenchmarkHot(b *testing.B) {
 }
 
 // BenchmarkDrain is a backlog of 100,000 rows delivered to a listener that does
-// nothing.
+// nothing. Postponed rows, such as retries, are leased before they are delivered.
 func BenchmarkDrain(b *testing.B) {
 	for _, target := range adaptertest.Main() {
-		b.Run(target.Name+"/single", func(b *testing.B) { drain(b, target, outbox.SingleNode{}) })
-		b.Run(target.Name+"/multi", func(b *testing.B) { drain(b, target, outbox.MultiNode{}) })
+		for name, mode := range map[string]outbox.Mode{"single": outbox.SingleNode{}, "multi": outbox.MultiNode{}} {
+			b.Run(target.Name+"/"+name, func(b *testing.B) { drain(b, target, mode, benchEvent) })
+			b.Run(target.Name+"/"+name+"/postponed", func(b *testing.B) {
+				env := benchEvent
+				env.OccurredAt, env.DeliverAfter = time.Now().Add(-time.Hour), time.Minute
+				drain(b, target, mode, env)
+			})
+		}
 	}
 }
 
@@ -176,20 +182,23 @@ func BenchmarkDrainBatch(b *testing.B) {
 	for _, target := range adaptertest.Main() {
 		for _, size := range []int{50, 200, 500, 1000} {
 			b.Run(fmt.Sprintf("%s/batch=%d", target.Name, size), func(b *testing.B) {
-				drain(b, target, outbox.MultiNode{Poll: outbox.PollOptions{BatchSize: size}, Dispatch: outbox.DispatchOptions{ColdCapacity: max(2*size, 1000)}})
+				drain(b, target, outbox.MultiNode{Poll: outbox.PollOptions{BatchSize: size}, Dispatch: outbox.DispatchOptions{ColdCapacity: max(2*size, 1000)}}, benchEvent)
 			})
 		}
 	}
 }
 
-func drain(b *testing.B, target testdb.Target, mode outbox.Mode) {
-	drainTo(b, target, mode, func(heard func(int)) outbox.Listener {
+// benchEvent is the event of a backlog.
+var benchEvent = outbox.Envelope{EventType: "Said", Payload: payload200}
+
+func drain(b *testing.B, target testdb.Target, mode outbox.Mode, env outbox.Envelope) {
+	drainTo(b, target, mode, env, func(heard func(int)) outbox.Listener {
 		return outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { heard(1); return nil })
 	})
 }
 
 // drainTo delivers the backlog to the listener, which says how many events it heard.
-func drainTo(b *testing.B, target testdb.Target, mode outbox.Mode, listener func(heard func(int)) outbox.Listener) {
+func drainTo(b *testing.B, target testdb.Target, mode outbox.Mode, env outbox.Envelope, listener func(heard func(int)) outbox.Listener) {
 	db, store, _ := benchStore(b, target)
 	backlog := 100_000
 	if testing.Short() {
@@ -198,7 +207,7 @@ func drainTo(b *testing.B, target testdb.Target, mode outbox.Mode, listener func
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
-		fill(b, db, store, backlog)
+		fillWith(b, db, store, env, backlog)
 		ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: mode})
 		require.NoError(b, err)
 		var heard atomic.Int64
@@ -219,12 +228,17 @@ func drainTo(b *testing.B, target testdb.Target, mode outbox.Mode, listener func
 
 func fill(b *testing.B, db *testdb.DB, store *sqlstore.Store, n int) {
 	b.Helper()
+	fillWith(b, db, store, benchEvent, n)
+}
+
+func fillWith(b *testing.B, db *testdb.DB, store *sqlstore.Store, env outbox.Envelope, n int) {
+	b.Helper()
 	w, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.WriterOnly{}})
 	require.NoError(b, err)
 	a := adaptertest.Adapter(b, db.DB, w.Writer())
 	envs := make([]outbox.Envelope, 5000)
 	for i := range envs {
-		envs[i] = outbox.Envelope{EventType: "Said", Payload: payload200}
+		envs[i] = env
 	}
 	for ; n > 0; n -= len(envs) {
 		err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sql.Tx) error {
@@ -246,12 +260,12 @@ func BenchmarkBatch(b *testing.B) {
 				}
 			}
 			b.Run(fmt.Sprintf("%s/one by one/%s", target.Name, wait), func(b *testing.B) {
-				drainTo(b, target, outbox.SingleNode{}, func(heard func(int)) outbox.Listener {
+				drainTo(b, target, outbox.SingleNode{}, benchEvent, func(heard func(int)) outbox.Listener {
 					return outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { answer(); heard(1); return nil })
 				})
 			})
 			b.Run(fmt.Sprintf("%s/in batches/%s", target.Name, wait), func(b *testing.B) {
-				drainTo(b, target, outbox.SingleNode{}, func(heard func(int)) outbox.Listener {
+				drainTo(b, target, outbox.SingleNode{}, benchEvent, func(heard func(int)) outbox.Listener {
 					return outbox.BatchListener(outbox.BatchOptions{Size: 100, Wait: 10 * time.Millisecond}, func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 						answer()
 						heard(len(batch))

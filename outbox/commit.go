@@ -1,6 +1,9 @@
 package outbox
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // pending are the deliveries of a write, from before the rows are inserted until the
 // transaction has ended.
@@ -14,6 +17,7 @@ type pending struct {
 	once  bool      // an id was given, or a unique key: [Store].InsertOnce inserts the rows
 	// replaced is when the first of the events is due whose content a write has replaced; zero: no event.
 	replaced time.Time
+	writes   *TxWrites // of the transaction; nil: not enlisted
 	// unleased: the rows get no leases, so postponed events are left to the poller.
 	unleased bool
 }
@@ -71,6 +75,15 @@ func (d *dispatcher) keep(p *pending, written []Envelope) {
 	d.track.reserve(p.ds)
 }
 
+// kept are the events that the transaction did not cancel itself. The transaction has committed.
+func (p *pending) kept() []Envelope {
+	taken := p.writes.end()
+	if len(taken) == 0 {
+		return p.envs
+	}
+	return slices.DeleteFunc(slices.Clone(p.envs), func(env Envelope) bool { return taken[env.EventID].cancels > 0 })
+}
+
 // isDue reports whether an event may be delivered without the poller as soon as it is committed.
 func (p *pending) isDue(env *Envelope) bool {
 	return !env.AvailableAt.After(p.due) && (!p.unleased || !env.isPostponed())
@@ -100,6 +113,7 @@ func (d *dispatcher) committed(p *pending) {
 	if d.waits() { // the process that holds the table delivers the events
 		d.notifications.Notify()
 	}
+	taken := p.writes.end()
 	left := p.ds
 	var dropped []delivery
 	late, warn := 0, 0 // not reserved; for lack of room in the hot queue
@@ -108,6 +122,10 @@ func (d *dispatcher) committed(p *pending) {
 		env := &p.envs[i]
 		reserved := len(left) > 0 && left[0].env == env
 		switch kind := kindOf(env); {
+		case taken[env.EventID].changes > 0: // the row is gone, or the poller reads it
+			if reserved {
+				dropped = append(dropped, left[0])
+			}
 		case !p.isDue(env):
 			d.metrics.HotSkippedDelayed(kind)
 			d.dueAt(env.AvailableAt)

@@ -235,6 +235,7 @@ func TestATransactionThatEndsAfterCloseOnEveryDatabase(t *testing.T) {
 // client gets the answer that its outcome is unknown.
 type undecided struct {
 	*sql.Tx
+	outbox.TxWrites
 	db       *sql.DB
 	rollback func(context.Context, error)
 }

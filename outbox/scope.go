@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 )
 
 // Execer runs a statement, as *sql.Tx, *sql.Conn and *sql.DB do.
@@ -70,6 +71,83 @@ type TxScope interface {
 	// error for which errors.Is(cause, [ErrOutcomeUnknown]) holds. AfterRollback fails with
 	// [ErrNoTransaction] when the transaction is over.
 	AfterRollback(fn func(ctx context.Context, cause error)) error
+	// Writes is where writers remember the events of the transaction. A scope embeds a [TxWrites],
+	// which has this method.
+	Writes() *TxWrites
+}
+
+// TxWrites are the events that writers have written in an open transaction, so that the transaction
+// can take them back. The zero value has no events. TxWrites is safe for concurrent use.
+type TxWrites struct {
+	mu    sync.Mutex
+	first []Envelope
+	more  [][]Envelope
+	taken map[string]takes // by event id
+	ended bool             // the transaction has committed
+}
+
+// takes are the changes of an event in the transaction that wrote the event.
+type takes struct{ changes, cancels int }
+
+// Writes implements [TxScope].
+func (t *TxWrites) Writes() *TxWrites { return t }
+
+// add remembers the events of a write. They do not change until the transaction has ended.
+func (t *TxWrites) add(envs []Envelope) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.first == nil {
+		t.first = envs
+	} else {
+		t.more = append(t.more, envs)
+	}
+}
+
+// idsOf are the ids of the events that are chosen.
+func (t *TxWrites) idsOf(chooses func(env *Envelope) bool) (ids []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	add := func(envs []Envelope) {
+		for i := range envs {
+			if chooses(&envs[i]) {
+				ids = append(ids, envs[i].EventID)
+			}
+		}
+	}
+	add(t.first)
+	for _, envs := range t.more {
+		add(envs)
+	}
+	return ids
+}
+
+// take notes, for n of 1, that the transaction changes or cancels events, and for n of -1 that it does
+// not after all.
+func (t *TxWrites) take(ids []string, cancel bool, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	if t.taken == nil {
+		t.taken = map[string]takes{}
+	}
+	for _, id := range ids {
+		was := t.taken[id]
+		if was.changes += n; cancel {
+			was.cancels += n
+		}
+		t.taken[id] = was
+	}
+}
+
+// end is called when the transaction has committed, and returns the events that the transaction
+// itself has taken back. The map does not change any more.
+func (t *TxWrites) end() map[string]takes {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.first, t.more, t.ended = nil, nil, true
+	return t.taken
 }
 
 type scopesKey struct{}

@@ -10,12 +10,13 @@ import (
 
 // Cancel deletes the events that wait, in the transaction that ctx carries: if the transaction
 // commits, they are never delivered, and if it does not, they stay as they were. An event that a
-// process has in hand is left alone, and so is an event that is due as soon as it is committed:
-// [TakenBack] counts them. A process that was stopped for longer than its lease may still have an event
-// in hand that waits again meanwhile.
+// process has in hand is left alone, and so is an event that another transaction wrote and that was due as
+// soon as it was committed: [TakenBack] counts them. A process that was stopped for longer than its lease
+// may still have an event in hand that waits again meanwhile.
 //
 // The rows of the events are locked until the transaction ends, so an event that becomes due meanwhile
-// waits for the end. Cancel works on events of the same transaction by the same rule.
+// waits for the end. The events that the transaction itself has written wait until it commits, unless the
+// outbox does not see the end of the transaction.
 //
 // A row for one of several listeners of an event has an id of its own, not the id that Write returned; see
 // [Named]. By Kind and AggregateID such rows are cancelled too.
@@ -64,6 +65,9 @@ func (w *Writer) ChangeScope(ctx context.Context, scope TxScope, which Waiting, 
 		return TakenBack{}, err
 	}
 	n, err := w.store.TakeBack(ctx, scope, which, c)
+	if err == nil && n.InHand > 0 {
+		err = w.changeOwn(ctx, scope, which, c, &n)
+	}
 	if err != nil || n.Changed == 0 {
 		return n, err
 	}
@@ -75,6 +79,29 @@ func (w *Writer) ChangeScope(ctx context.Context, scope TxScope, which Waiting, 
 		return TakenBack{}, fmt.Errorf("outbox: the transaction ended while %d events were being changed: %w", n.Changed, err)
 	}
 	return n, nil
+}
+
+// changeOwn changes events that are due at once, and that the transaction itself has written: they are
+// not in hand before the commit.
+func (w *Writer) changeOwn(ctx context.Context, scope TxScope, which Waiting, c Change, n *TakenBack) error {
+	writes := scope.Writes()
+	ids := writes.idsOf(which.chooses)
+	if len(ids) == 0 {
+		return nil
+	}
+	writes.take(ids, c.Cancel, 1) // before the change: a commit meanwhile leaves the events to the poller
+	undo := func() { writes.take(ids, c.Cancel, -1) }
+	c.Uncommitted = true
+	own, err := w.store.TakeBack(ctx, scope, Waiting{EventIDs: ids}, c)
+	if err == nil && own.Changed > 0 {
+		err = scope.AfterRollback(func(context.Context, error) { undo() }) // also to a savepoint
+	}
+	if err != nil || own.Changed == 0 {
+		undo()
+		return err
+	}
+	n.Changed, n.InHand = n.Changed+own.Changed, n.InHand-own.Changed
+	return nil
 }
 
 // ChangeUnmanaged is ChangeScope in a transaction whose end the outbox does not see, as for

@@ -159,8 +159,22 @@ func (k *taking) write(ctx context.Context, i int) error {
 	k.log.has(id, fmt.Sprintf("%q", id))
 	k.ids = append(k.ids, id)
 	return k.a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := k.a.Write(ctx, tx, env)
-		return err
+		gone, changed := env, env // in this transaction
+		gone.EventID, changed.EventID = id+"-gone", id+"-changed"
+		if _, err := k.a.WriteAll(ctx, tx, []outbox.Envelope{gone, env, changed}); err != nil {
+			return err
+		}
+		k.log.has(gone.EventID, "")
+		k.log.has(changed.EventID, `"changed"`)
+		n, err := k.a.Cancel(ctx, tx, outbox.Waiting{EventIDs: []string{gone.EventID}})
+		if err != nil || n.Changed != 1 {
+			return fmt.Errorf("cancel in the same transaction: %+v, %w", n, err)
+		}
+		n, err = k.a.Replace(ctx, tx, changed.EventID, outbox.Replacement{Payload: outbox.JSON("changed"), Headers: env.Headers})
+		if err != nil || n.Changed != 1 {
+			return fmt.Errorf("replace in the same transaction: %+v, %w", n, err)
+		}
+		return nil
 	})
 }
 

@@ -7,8 +7,8 @@ import (
 
 // Waiting chooses events that wait, for [Writer.Cancel] and [Writer.Reschedule]: either EventIDs, or
 // Kind and AggregateID. An event waits if it was delayed, failed, deferred or replayed, and no process
-// has it in hand. An event that is due as soon as it is committed does not wait: a process may have it
-// in hand at any time.
+// has it in hand. An event that is due as soon as it is committed waits only in the transaction that wrote
+// it: after the commit a process may have it in hand at any time.
 type Waiting struct {
 	// EventIDs are the ids that [Writer.Write] returned. When an event of several listeners is split, each
 	// listener that is not done gets an event of its own, with another id, which [Outbox.FindEvents] lists;
@@ -29,7 +29,7 @@ type TakenBack struct {
 	// Changed is the number of the events that are changed if the transaction commits.
 	Changed int
 	// InHand is the number of pending events that were left alone, because a process has them in hand or
-	// may have: they are leased, or were due as soon as they were committed.
+	// may have: they are leased, or were due as soon as another transaction committed them.
 	InHand int
 	// Dead is the number of dead letters, which were left alone.
 	Dead int
@@ -56,9 +56,23 @@ type Change struct {
 	// AvailableAt is the new available_at of the rows, if it is later than created_at. Otherwise the rows
 	// get the time a microsecond after created_at, so that they stay postponed. Zero: as before.
 	AvailableAt time.Time
+	// Uncommitted: the transaction itself has inserted the rows, by their ids, so no process has them in hand.
+	// The NEW rows are changed even if they are not postponed or have a lease, and a row that is changed loses
+	// the lease. Only Changed is counted.
+	Uncommitted bool
 	// Content has the new payload and headers of the row, and nothing else; nil: as before. Content is for
 	// events by their ids. The row keeps its headers [HeaderListener] and [HeaderEventID].
 	Content *Envelope
+}
+
+// chooses reports whether a sealed choice has an event.
+func (w *Waiting) chooses(env *Envelope) bool {
+	if len(w.EventIDs) > 0 {
+		_, is := slices.BinarySearch(w.EventIDs, env.EventID)
+		return is
+	}
+	return kindOf(env) == w.Kind && env.AggregateID == w.AggregateID &&
+		(w.DueAfter.IsZero() || !env.AvailableAt.Before(w.DueAfter)) && (w.DueBefore.IsZero() || env.AvailableAt.Before(w.DueBefore))
 }
 
 // seal checks a choice and a change, and brings both into the form that a store gets.

@@ -311,6 +311,8 @@ func (w *Writer) enlist(scope TxScope, p *pending) error {
 	if len(p.envs) == 0 {
 		return nil
 	}
+	p.writes = scope.Writes()
+	p.writes.add(p.envs)
 	err := scope.AfterRollback(func(ctx context.Context, cause error) {
 		w.rolledBack(ctx, p, cause)
 	})
@@ -330,7 +332,7 @@ func (w *Writer) enlist(scope TxScope, p *pending) error {
 	err = scope.AtCommit(func() {
 		// From then on the events are the dispatcher's, and their listener may
 		// change them before the hooks run.
-		copies = w.copies(p.envs)
+		copies = w.copies(p.kept())
 		w.committed(p)
 	})
 	if err != nil {

@@ -48,7 +48,8 @@ const maxQueued = 1000
 // QueueCancel queues the DELETE of events that wait in a batch: see [outbox.Writer.Cancel]. When the
 // answer is read, as Close of the batch's results does, cancelled gets the number of the events that are
 // deleted if the transaction commits. The other events were in hand, delivered or dead: the batch does
-// not say which. An error of cancelled is an error of Close. cancelled may be nil.
+// not say which. An event that is due at once is not cancelled, even if the transaction itself wrote
+// it. An error of cancelled is an error of Close. cancelled may be nil.
 //
 // The choice has at most 1,000 EventIDs. An invalid choice is a [*outbox.FieldError].
 func (a *Adapter) QueueCancel(ctx context.Context, batch *pgx.Batch, which outbox.Waiting, cancelled func(n int) error) error {

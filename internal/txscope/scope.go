@@ -22,6 +22,8 @@ const (
 // Scope is a transaction. A Scope has the methods of [outbox.TxScope] that need nothing from the
 // adapter, and is safe for concurrent use.
 type Scope struct {
+	outbox.TxWrites
+
 	exec      func(ctx context.Context, query string) error
 	dialect   string
 	hooks     Hooks

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -44,6 +45,27 @@ var adapterTakeBackTests = []adapterTest{
 			return err
 		}))
 		s.rows("b")
+	}},
+	{name: "EventsOfTheTransaction", run: func(s *adapterSuite) {
+		a := s.takesBack()
+		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
+			s.write(ctx, tx, dueAtOnce+"a", dueAtOnce+"b", dueAtOnce+"c")
+			n, err := a.Cancel(ctx, tx, waitingFor(dueAtOnce+"a"))
+			s.ok("Cancel", err)
+			s.tookBack(n, outbox.TakenBack{Changed: 1})
+			return s.RunInTx(ctx, func(ctx context.Context, tx any) error {
+				n, err := a.Cancel(ctx, tx, waitingFor(dueAtOnce+"b"))
+				s.tookBack(n, outbox.TakenBack{Changed: 1})
+				return err
+			})
+		}))
+		s.rows(dueAtOnce + "c")
+		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
+			n, err := a.Cancel(ctx, tx, waitingFor(dueAtOnce+"c"))
+			s.tookBack(n, outbox.TakenBack{InHand: 1})
+			return err
+		}))
+		s.rows(dueAtOnce + "c")
 	}},
 	{name: "WithinASavepoint", run: func(s *adapterSuite) {
 		a := s.takesBack()
@@ -96,7 +118,10 @@ func (s *adapterSuite) tookBack(got, want outbox.TakenBack) {
 	}
 }
 
-// TakeBack reads and deletes in the transaction, as stores do. Every row waits.
+// dueAtOnce begins the ids of events that do not wait.
+const dueAtOnce = "due-"
+
+// TakeBack reads and deletes in the transaction, as stores do.
 func (s adapterStore) TakeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting, c outbox.Change) (n outbox.TakenBack, err error) {
 	place := "?"
 	if s.dialect == Postgres {
@@ -107,7 +132,11 @@ func (s adapterStore) TakeBack(ctx context.Context, tx outbox.Execer, w outbox.W
 		if err != nil {
 			return n, err
 		}
-		n.Changed, n.Delivered = n.Changed+len(there), n.Delivered+1-len(there)
+		if n.Delivered += 1 - len(there); strings.HasPrefix(id, dueAtOnce) && !c.Uncommitted {
+			n.InHand += len(there)
+			continue
+		}
+		n.Changed += len(there)
 		if c.Cancel {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM suite_event WHERE id = "+place, id); err != nil {
 				return n, err

@@ -43,6 +43,31 @@ var takeBackTests = []storeTest{
 			}
 		}
 	}},
+	{"RowsOfTheSameTransaction", func(s *storeSuite) {
+		old := s.insertedAs(outbox.StatusRetry, "")
+		for name, change := range map[string]outbox.Change{
+			"cancel": {Cancel: true}, "reschedule": {AvailableAt: suiteTime.Add(time.Hour)}, "replace": {Content: &outbox.Envelope{Payload: outbox.RawJSON(`{"new":true}`)}},
+		} {
+			due, leased := s.event(0), s.event(0)
+			ids := []string{due.EventID, leased.EventID}
+			tx, commit, _ := s.Begin(s.t)
+			s.ok("Insert", s.Store.Insert(s.ctx, tx, []outbox.Envelope{due}, "", time.Time{}))
+			s.ok("Insert", s.Store.Insert(s.ctx, tx, []outbox.Envelope{leased}, "node-1/1", suiteTime.Add(time.Minute)))
+			s.takesBackIn(tx, name, outbox.Waiting{EventIDs: ids}, change, outbox.TakenBack{InHand: 2})
+			change.Uncommitted = true
+			s.takesBackIn(tx, name, outbox.Waiting{EventIDs: []string{due.EventID, leased.EventID, old.EventID}}, change, outbox.TakenBack{Changed: 2})
+			s.ok("commit", commit())
+			for _, id := range ids {
+				if s.hasRow(name, id, !change.Cancel); change.Cancel {
+					continue
+				}
+				if row := s.row(id); row.LockedBy != "" || !row.LockedAt.IsZero() || !change.AvailableAt.IsZero() && !row.AvailableAt.Equal(change.AvailableAt) {
+					s.t.Fatalf("%s: %+v", name, row)
+				}
+			}
+		}
+		s.unchanged("of another transaction", old)
+	}},
 	{"RescheduledRowsStayPostponed", func(s *storeSuite) {
 		env := s.postponed(time.Minute)
 		for _, at := range []time.Time{suiteTime.Add(time.Hour), suiteTime.Add(time.Second), env.OccurredAt, suiteTime.Add(-time.Hour)} {

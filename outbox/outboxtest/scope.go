@@ -17,6 +17,8 @@ import (
 // that ends the scope, and a panic in a callback does not stop the other callbacks, as with an
 // adapter. Rows inserted through a Scope into a [Store] commit or roll back with the scope.
 type Scope struct {
+	outbox.TxWrites
+
 	source any
 	ctx    context.Context // of callbacks; the context does not end with the transaction
 

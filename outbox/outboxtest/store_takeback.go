@@ -20,7 +20,7 @@ func (s *Store) TakeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 	if err := s.lock(ctx, doing, w.EventIDs...); err != nil {
 		return n, err
 	}
-	rows, n := s.takeBack(scope, w, c.Cancel)
+	rows, n := s.takeBack(scope, w, c)
 	s.mu.Unlock()
 	apply := func() { s.endTaking(rows, c.Cancel, func(r *memRow) { s.applyChange(r, c) }) }
 	if scope == nil || len(rows) == 0 {
@@ -34,7 +34,7 @@ func (s *Store) TakeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 }
 
 // takeBack locks the rows that wait, and counts them and the others.
-func (s *Store) takeBack(scope outbox.TxScope, w outbox.Waiting, cancel bool) (rows []*memRow, n outbox.TakenBack) {
+func (s *Store) takeBack(scope outbox.TxScope, w outbox.Waiting, c outbox.Change) (rows []*memRow, n outbox.TakenBack) {
 	seen := 0
 	for _, r := range s.rows {
 		if !r.isOf(w) || r.hidden && (scope == nil || r.writer != scope) || r.cancelled && r.taker == scope {
@@ -46,10 +46,10 @@ func (s *Store) takeBack(scope outbox.TxScope, w outbox.Waiting, cancel bool) (r
 			n.Dead++
 		case r.Status == outbox.StatusDone:
 			seen--
-		case !r.isFree(scope):
+		case !r.isFree(scope) && (!c.Uncommitted || !r.hidden):
 			n.InHand++
 		default:
-			r.taken, r.taker, r.cancelled = r.taken+1, scope, cancel
+			r.taken, r.taker, r.cancelled = r.taken+1, scope, c.Cancel
 			rows = append(rows, r)
 			n.Changed++
 		}
@@ -92,6 +92,9 @@ func (s *Store) applyChange(r *memRow, c outbox.Change) {
 	if c.Cancel {
 		delete(s.rows, r.env.EventID)
 		return
+	}
+	if c.Uncommitted {
+		r.LockedBy, r.LockedAt = "", time.Time{}
 	}
 	if soonest := r.CreatedAt.Add(time.Microsecond); !c.AvailableAt.IsZero() {
 		r.AvailableAt = c.AvailableAt

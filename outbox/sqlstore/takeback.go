@@ -50,12 +50,18 @@ func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 		if len(w.EventIDs) > 0 {
 			what = fmt.Sprintf("changing %d events that wait, from %s on", len(w.EventIDs), w.EventIDs[0])
 		}
-		postponed := func(q *query) *query { return q.waiting(s, w).inState("status IN (0, 2) AND " + waits) }
+		state := "status IN (0, 2) AND " + waits
+		if c.Uncommitted {
+			state = "status = 0"
+		}
+		postponed := func(q *query) *query { return q.waiting(s, w).inState(state) }
 		if changed, err = s.changeWaiting(ctx, tx, what, c, postponed); err != nil {
 			return n, err
 		}
 	}
-	n.Changed = len(changed)
+	if n.Changed = len(changed); c.Uncommitted {
+		return n, nil
+	}
 	left := len(w.EventIDs) - len(changed)
 	if left == 0 && len(w.EventIDs) > 0 {
 		return n, nil
@@ -151,6 +157,9 @@ func (q *query) changed(s *Store, c outbox.Change) error {
 		return nil
 	}
 	q.add("UPDATE ").table(s).add(" SET ")
+	if c.Uncommitted {
+		q.add("locked_by = NULL, locked_at = NULL, ")
+	}
 	if !c.AvailableAt.IsZero() {
 		soonest := strings.ReplaceAll(s.d.moved, "available_at", "created_at")
 		q.add("available_at = CASE WHEN created_at < ").time(c.AvailableAt).add(" THEN ").time(c.AvailableAt).add(" ELSE ", soonest, " END")

@@ -116,7 +116,8 @@ func NewRequestPlan(seed uint64, database string, duration time.Duration) Plan {
 	p.Clients = one(d, 2, 4, 8)
 	p.Spec.Writers, p.Spec.Requests, p.Spec.KeyWait = nil, true, one(d, 0, time.Second)
 	p.Spec.RollBack = one(d, 0, 5, 20)
-	p.Spec.Abroad = 0 // a client that goes away would leave a connection whose names resolve elsewhere
+	p.Spec.TakeBack, p.Spec.Latest = 0, 0 // only writers take events back
+	p.Spec.Abroad = 0                     // a client that goes away would leave a connection whose names resolve elsewhere
 	for _, faults := range p.Faults {
 		for i := range faults {
 			if faults[i].Kind == network && d.often(30) {

@@ -22,6 +22,9 @@ func (r Result) String() string {
 	if rep.KeptOut > 0 {
 		fmt.Fprintf(&s, ", %d kept out", rep.KeptOut)
 	}
+	if rep.Changed > 0 {
+		fmt.Fprintf(&s, ", %d changes (%d cancelled)", rep.Changed, rep.Cancelled)
+	}
 	if r.Clients > 0 {
 		fmt.Fprintf(&s, ", %d keys in %d requests, %d answers (%d repeated, %d refused)", rep.Keys, rep.Tries, rep.Answers, rep.Repeated, rep.Refused)
 	}
@@ -75,6 +78,8 @@ func (r Result) conditions() string {
 		{"refused texts", r.Spec.Refused},
 		{"spoiled rows", r.Spec.Spoil > 0},
 		{"unique keys", r.Spec.Unique > 0},
+		{"events taken back", r.Spec.TakeBack > 0},
+		{"latest states", r.Spec.Latest > 0},
 		{"expiring events", r.Spec.Expires > 0},
 		{"endless attempts", r.Spec.Endless},
 		{"deaf processes", r.Spec.Rare},

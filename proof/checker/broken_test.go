@@ -102,6 +102,8 @@ var broken = []struct {
 
 	{"again, by more calls than a stopped process has workers", RuleExplained, tell("by-key").promise(func(p *Promise) { p.Workers = 1 }).
 		commit("t1", "e1", "e2").fault(Stop, "a", 2*lease).wait(lease).done("b", "e1", "e2").wait(lease).done("a", "e1", "e2")},
+	{"at once with a process that was stopped before it had the event", RuleExplained, tell("multi").fault(Stop, "a", lease).wait(4*lease).commit("t1", "e1").fails("b", "e1", 1).
+		begin("a", "e1").begin("b", "e1").end("a", "e1", Failed).end("b", "e1", Done)},
 	{"again, by a process that had time to notice", RuleExplained, tell("multi").fault(Network, "a", lease).wait(4*lease).
 		commit("t1", "e1").done("b", "e1").done("a", "e1")},
 
@@ -183,6 +185,43 @@ var broken = []struct {
 	{"a write is skipped, and says nothing of it", RuleDelivered, tell("multi").commit("t1", "u1").commit("t2", "u2").done("a", "u1").noRow("u2")},
 	{"what was never written is kept out", RuleRecords, tell("multi").commit("t1", "u1").done("a", "u1").
 		add(Record{Op: OpKeptOut, Tx: "t1", Events: events([]string{"u2"}), Event: "u1"})},
+
+	{"an event is cancelled while it is in hand", RuleTakenBack, tell("multi").commit("t1", "w1").wait(delay).begin("a", "w1").cancelled("t2", "w1").end("a", "w1", Done)},
+	{"an event is cancelled after its delivery", RuleTakenBack, tell("multi").commit("t1", "w1").wait(delay).done("a", "w1").cancelled("t2", "w1")},
+	{"an event is cancelled that was rolled back", RuleTakenBack, tell("multi").write("t1", "w1").ended("t1", OpRolledBack).cancelled("t2", "w1")},
+	{"KeepLatest replaces an event in hand", RuleTakenBack, tell("multi").commit("t1", "l1").begin("a", "l1").latest("t2", "l2", "l1").
+		end("a", "l1", Failed).done("a", "l1")},
+	{"a Cancel does not count an event", RuleTakenBack, tell("multi").commit("t1", "w1").changed("t2", Change{Does: Cancel}, "w1").wait(delay).done("a", "w1")},
+	{"a Cancel counts an event twice", RuleTakenBack, tell("multi").commit("t1", "w1").wait(delay).begin("a", "w1").
+		changed("t2", Change{Does: Cancel, InHand: 1, Delivered: 1}, "w1").end("a", "w1", Done)},
+	{"an event counts as delivered that is pending", RuleTakenBack, tell("multi").commit("t1", "w1").changed("t2", Change{Does: Cancel, Delivered: 1}, "w1").
+		wait(delay).done("a", "w1")},
+	{"an event counts as delivered that is being delivered", RuleTakenBack, tell("multi").commit("t1", "w1").wait(delay).fails("a", "w1", 1).begin("a", "w1").
+		changed("t2", Change{Does: Cancel, Delivered: 1}, "w1").end("a", "w1", Done)},
+	{"an event counts as in hand that is due in an hour", RuleTakenBack, tell("multi").commit("t1", "w1").moved("t2", "w1", time.Hour).
+		changed("t3", Change{Does: Cancel, InHand: 1}, "w1").wait(time.Hour).done("a", "w1")},
+	{"a cancelled event is delivered", RuleCancelled, tell("multi").commit("t1", "w1").cancelled("t2", "w1").wait(delay).done("a", "w1")},
+	{"a cancelled event is delivered again", RuleCancelled, tell("multi").commit("t1", "w1").wait(delay).fails("a", "w1", 1).cancelled("t2", "w1").fails("a", "w1", 1)},
+	{"a cancelled event is delivered, and another process was stopped", RuleCancelled, tell("multi").commit("t1", "w1").fault(Stop, "b", lease).cancelled("t2", "w1").done("a", "w1")},
+	{"a cancelled event has a row", RuleCancelled, tell("multi").commit("t1", "w1").cancelled("t2", "w1").row("w1", Row{Status: "NEW"})},
+	{"a cancelled event is delivered after a COMMIT without an answer", RuleCancelled, tell("multi").commit("t1", "w1").
+		changes("t2", Change{Does: Cancel, Changed: 1}, "w1").ended("t2", OpUnknown).stands("t2").wait(delay).done("a", "w1")},
+	{"an event is gone whose Cancel was rolled back", RuleDelivered, tell("multi").commit("t1", "w1").
+		changes("t2", Change{Does: Cancel, Changed: 1}, "w1").ended("t2", OpRolledBack)},
+	{"an event is gone that a Cancel counted as in hand", RuleDelivered, tell("multi").commit("t1", "w1").wait(delay).fails("a", "w1", 1).
+		changed("t2", Change{Does: Cancel, InHand: 1}, "w1").noRow("w1")},
+	{"an event is delivered early", RuleDue, tell("multi").commit("t1", "w1").done("a", "w1")},
+	{"an event is delivered before it is due since its Reschedule", RuleDue, tell("multi").commit("t1", "w1").moved("t2", "w1", 2*delay).wait(delay).done("a", "w1")},
+	{"an event is delivered when a Reschedule that was rolled back made it due", RuleDue, tell("multi").commit("t1", "w1").
+		changes("t2", Change{Does: Reschedule, Changed: 1, Due: time.Unix(0, 0)}, "w1").ended("t2", OpRolledBack).done("a", "w1")},
+	{"a rescheduled event is not delivered again", RuleLatest, tell("multi").commit("t1", "w1").wait(delay).fault(Network, "a", lease).done("a", "w1").moved("t2", "w1", 0)},
+	{"a replaced event is delivered with its former content", RuleLatest, tell("multi").commit("t1", "w1").replaced("t2", "w1", "x").replaced("t3", "w1", "y").wait(delay).
+		add(Record{Process: "a", Op: OpBegan, Event: "w1", Call: 99, Content: "x"}).add(Record{Process: "a", Op: OpEnded, Event: "w1", Call: 99, Result: Done})},
+	{"a replacement that was rolled back is delivered", RuleLatest, tell("multi").commit("t1", "w1").
+		changes("t2", Change{Does: Replace, Changed: 1, Content: "x"}, "w1").ended("t2", OpRolledBack).wait(delay).done("a", "w1")},
+	{"the state before the latest is delivered", RuleLatest, tell("multi").commit("t1", "l1").latest("t2", "l2", "l1").
+		add(Record{Process: "a", Op: OpBegan, Event: "l1", Call: 99, Content: "l1"}).add(Record{Process: "a", Op: OpEnded, Event: "l1", Call: 99, Result: Done})},
+	{"an event is changed that was never written", RuleRecords, tell("multi").changed("t1", Change{Does: Cancel, Delivered: 1}, "w1")},
 
 	{"two executions of a request", RuleRequestOnce, tell("multi").handled("k", "t1", "tea", OpCommitted).handled("k", "t2", "tea", OpCommitted).
 		asked("k", "tea", 201, "t1", false)},

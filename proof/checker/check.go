@@ -21,6 +21,7 @@ func Check(h History) Report {
 	f.checkDrains()
 	f.checkBounded()
 	f.checkUnique()
+	f.checkTakenBack()
 	f.checkRequests()
 	f.figures()
 	return f.report
@@ -53,6 +54,12 @@ func (f *facts) figures() {
 		}
 		if !e.keptAt.IsZero() && f.Orders[e.tx.id] && !e.taken {
 			r.KeptOut++
+		}
+		for _, c := range e.changes {
+			r.Changed++
+			if c.Does == Cancel {
+				r.Cancelled++
+			}
 		}
 	}
 	for _, d := range f.deliveries {

@@ -67,6 +67,8 @@ var good = []struct {
 		done("b", "k1", "k2").wait(lease).done("a", "k1").done("b", "k3")},
 	{"a queue is delivered under leases that were lost", 2, tell("multi").promise(func(p *Promise) { p.Workers = 1 }).commit("t1", "e1", "e2").
 		fault(Network, "a", 2*lease).wait(lease).done("b", "e1", "e2").wait(lease).done("a", "e1", "e2")},
+	{"an event is retried beside a delivery under a lease that was lost", 1, tell("multi").commit("t1", "e1").fault(Stop, "a", 2*lease).wait(lease).fails("b", "e1", 1).
+		wait(2*lease).begin("a", "e1").begin("b", "e1").end("a", "e1", Failed).end("b", "e1", Done)},
 	{"a delayed event comes when it is due", 0, tell("by-key").commit("t1", "k1-late", "k2", "k3").done("a", "k2", "k1-late", "k3")},
 	{"a listener's dead letter is replayed, another's deleted", 0, tell("multi").commit("t1", "m1").fails("a", "m1/mail", 3).fails("a", "m1/stock", 3).
 		replayed("m1/mail").deleted("m1/stock").done("a", "m1/mail").row("m1/mail", Row{Status: "DONE"})},
@@ -118,6 +120,25 @@ var good = []struct {
 		replayed("u1").keptOut("t3", "u3", "u1").done("a", "u1")},
 	{"an event is delivered, and its process dies before the outcome is stored", 1, tell("multi").commit("t1", "u1").done("a", "u1").fault(Kill, "a", 0).
 		wait(2*lease).keptOut("t2", "u2", "u1").done("b", "u1")},
+	{"an event is cancelled, another in hand, a third delivered", 0, tell("multi").commit("t1", "w1", "w2", "w3").cancelled("t2", "w1").wait(delay).done("a", "w3").
+		begin("a", "w2").changed("t3", Change{Does: Cancel, InHand: 1}, "w2").changed("t4", Change{Does: Cancel, Delivered: 1}, "w3").
+		changed("t5", Change{Does: Cancel, Delivered: 1}, "w1").end("a", "w2", Done)},
+	{"a Cancel is rolled back", 0, tell("multi").commit("t1", "w1").changes("t2", Change{Does: Cancel, Changed: 1}, "w1").ended("t2", OpRolledBack).
+		row("w1", Row{Status: "DONE"}).wait(delay).done("a", "w1")},
+	{"a COMMIT of a Cancel has no answer", 0, tell("multi").commit("t1", "w1", "w2").
+		changes("t2", Change{Does: Cancel, Changed: 1}, "w1").ended("t2", OpUnknown).stands("t2").
+		changes("t3", Change{Does: Cancel, Changed: 1}, "w2").ended("t3", OpUnknown).row("w2", Row{Status: "DONE"}).wait(delay).done("a", "w2")},
+	{"an event fails and is cancelled", 0, tell("multi").commit("t1", "w1").wait(delay).fails("a", "w1", 1).cancelled("t2", "w1")},
+	{"an event is cancelled in its own transaction", 0, tell("multi").write("t1", "w1").cancelled("t1", "w1")},
+	{"one of two events of an aggregate is cancelled", 0, tell("multi").commit("t1", "w1", "w2").
+		changed("t2", Change{Does: Cancel, Changed: 1, ByKey: true}, "w1", "w2").noRow("w1").wait(delay).done("a", "w2")},
+	{"a cancelled event is delivered by a process that was stopped", 0, tell("multi").commit("t1", "w1").wait(delay).fault(Stop, "a", 2*lease).
+		fails("b", "w1", 1).cancelled("t2", "w1").done("a", "w1")},
+	{"an event is rescheduled twice", 0, tell("multi").commit("t1", "w1").moved("t2", "w1", time.Hour).moved("t3", "w1", 0).done("a", "w1")},
+	{"an event is replaced after a failure", 0, tell("multi").commit("t1", "w1").wait(delay).fails("a", "w1", 1).replaced("t2", "w1", "x").done("a", "w1")},
+	{"a dead letter is replayed and cancelled", 0, tell("multi").commit("t1", "w1").wait(delay).fails("a", "w1", 3).replayed("w1").cancelled("t2", "w1")},
+	{"the latest state of a unique key", 0, tell("multi").commit("t1", "l1").latest("t2", "l2", "l1").latest("t3", "l3", "l1").begin("a", "l1").
+		commit("t4", "l4").end("a", "l1", Failed).done("a", "l4", "l1")},
 	{"clocks are stepped", 0, tell("by-key").promise(func(p *Promise) { p.Unordered = true }).commit("t1", "k1", "k2").done("a", "k2", "k1")},
 }
 

@@ -46,8 +46,11 @@ type event struct {
 	// learned of it; zero: the event was not kept out.
 	kept   string
 	keptAt time.Time
-	stands bool
-	place  int // among the events of the same key that stand
+	// changes are the changes of the event, in order. unsure: other transactions may have changed it.
+	changes []change
+	unsure  bool
+	stands  bool
+	place   int // among the events of the same key that stand
 }
 
 // delivery is a call of a listener.
@@ -56,6 +59,7 @@ type delivery struct {
 	process    string
 	begin, end time.Time
 	ahead      time.Duration // see Record
+	content    string        // see Record
 	attempt    int
 	result     string // empty: interrupted
 }
@@ -80,6 +84,7 @@ func arrange(h History) *facts {
 	}
 	f.arrangeDeliveries()
 	f.arrangeEvents()
+	f.arrangeChanges()
 	f.arrangeOperators()
 	return f
 }
@@ -180,7 +185,7 @@ func (f *facts) arrangeDeliveries() {
 			if open[c] != nil {
 				f.broken(RuleRecords, r.Event, "call %d of %s began twice", r.Call, r.Process)
 			}
-			d := &delivery{Target: Target{r.Event, r.Listener}, process: r.Process, ahead: r.Ahead, attempt: r.Attempt, begin: r.At, end: latest(r.At, f.faults.death(r.Process))}
+			d := &delivery{Target: Target{r.Event, r.Listener}, process: r.Process, ahead: r.Ahead, content: r.Content, attempt: r.Attempt, begin: r.At, end: latest(r.At, f.faults.death(r.Process))}
 			open[c] = d
 			f.deliveries = append(f.deliveries, d)
 			f.to[d.Target] = append(f.to[d.Target], d)

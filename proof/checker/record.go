@@ -24,11 +24,13 @@ const (
 
 	// OpWrite: the transaction Tx is about to write Events. OpSavepoint: the transaction rolled
 	// Events back with a savepoint. OpKeptOut: the transaction did not write Events, because the
-	// pending event Event has their unique key. OpCommit: the transaction is about to commit. OpCommitted,
-	// OpRolledBack and OpUnknown: how the transaction ended, as the writer sees it.
+	// pending event Event has their unique key. OpChanged: the transaction asked for Change of Events. OpCommit:
+	// the transaction is about to commit. OpCommitted, OpRolledBack and OpUnknown: how the transaction ended,
+	// as the writer sees it.
 	OpWrite      Op = "write"
 	OpSavepoint  Op = "savepoint rolled back"
 	OpKeptOut    Op = "kept out"
+	OpChanged    Op = "changed"
 	OpCommit     Op = "commit"
 	OpCommitted  Op = "committed"
 	OpRolledBack Op = "rolled back"
@@ -104,12 +106,16 @@ type Record struct {
 	Attempt  int    `json:"attempt,omitempty"`
 	Call     int64  `json:"call,omitempty"`
 	// Ahead is how far the process's clock is ahead of the system's when the delivery begins.
-	Ahead  time.Duration `json:"ahead,omitempty"`
-	Result string        `json:"result,omitempty"`
+	Ahead time.Duration `json:"ahead,omitempty"`
+	// Content is the content with which a delivery begins, if events of the type can be changed; see
+	// [Change].
+	Content string `json:"content,omitempty"`
+	Result  string `json:"result,omitempty"`
 
 	Request *Request `json:"request,omitempty"`
 	Types   []string `json:"types,omitempty"`
 	Drained *Drained `json:"drained,omitempty"`
+	Change  *Change  `json:"change,omitempty"`
 
 	Fault string    `json:"fault,omitempty"`
 	Until time.Time `json:"until,omitzero"`
@@ -129,6 +135,29 @@ type Event struct {
 	Occurred time.Time `json:"occurred,omitzero"`
 	// Unique is the unique key of the event, or empty.
 	Unique string `json:"unique,omitempty"`
+	// Latest: the write replaces the event that waits with the unique key.
+	Latest bool `json:"latest,omitempty"`
+	// Due is AvailableAt, for events that can be changed, or zero.
+	Due time.Time `json:"due,omitzero"`
+}
+
+// Change is a change of events that wait, and what became of the events; see [outbox.TakenBack].
+type Change struct {
+	// Does is [Cancel], [Reschedule] or [Replace].
+	Does string `json:"does"`
+	// Due is the new due time, or zero. Content is the new content, or empty. The content of an event that
+	// was not changed is the id of the event.
+	Due     time.Time `json:"due,omitzero"`
+	Content string    `json:"content,omitempty"`
+	// ByKey: the events were chosen by their aggregate id.
+	ByKey bool `json:"byKey,omitempty"`
+
+	Changed   int `json:"changed,omitempty"`
+	InHand    int `json:"inHand,omitempty"`
+	Dead      int `json:"dead,omitempty"`
+	Delivered int `json:"delivered,omitempty"`
+	// Only: the other three counts are not known.
+	Only bool `json:"only,omitempty"`
 }
 
 // Drained is the result of a Drain of at most Most events.

@@ -38,6 +38,9 @@ type Report struct {
 	Keys, Tries, Answers, Successes, Repeated, Refused int
 	// KeptOut are the events of standing transactions that a unique key kept out.
 	KeptOut int
+	// Changed are the changes of events that waited, by transactions that stand, and Cancelled the changes
+	// that cancelled an event.
+	Changed, Cancelled int
 	// Replayed and Deleted are dead letters that operators replayed and deleted.
 	Replayed, Deleted int
 }
@@ -73,6 +76,9 @@ func (r Report) String() string {
 	fmt.Fprintf(&s, "%d rows DONE, %d DEAD, %d effects that happen once, %d replayed, %d deleted\n", r.Done, r.Dead, r.Effects, r.Replayed, r.Deleted)
 	if r.KeptOut > 0 {
 		fmt.Fprintf(&s, "%d events kept out by their unique keys\n", r.KeptOut)
+	}
+	if r.Changed > 0 {
+		fmt.Fprintf(&s, "%d changes of events that waited, %d of them cancelled\n", r.Changed, r.Cancelled)
 	}
 	if r.Keys > 0 {
 		fmt.Fprintf(&s, "%d keys of requests, sent %d times; %d answers: %d successes, %d of them repeated, %d refusals\n",

@@ -37,6 +37,12 @@ const (
 	RuleUnique  Rule = "unique"
 	RuleKeptOut Rule = "kept-out"
 
+	// The rules of events that are taken back.
+	RuleTakenBack Rule = "taken-back"
+	RuleCancelled Rule = "cancelled"
+	RuleDue       Rule = "due"
+	RuleLatest    Rule = "latest"
+
 	// The rules of requests with keys.
 	RuleRequestOnce   Rule = "request-once"
 	RuleRequestAnswer Rule = "request-answer"
@@ -65,7 +71,7 @@ var Rules = []RuleText{
 	{RuleOnce, "An effect through Complete or the inbox stands exactly once for a delivered event, at most once for a DEAD one, and never for one that was rolled back."},
 	{RuleSubscriptions, "Each listener of an event succeeds or has its own DEAD row, and the failure of one does not repeat another that succeeded."},
 	{RuleTwice, "Without a fault (a shutdown is none) no event is delivered to a listener again after a success, or by two at once."},
-	{RuleExplained, "With faults, each such repeat is explained: by a fault of the first delivery's process, between that delivery's beginning and one lease after its end; or because a fault made the second one's process lose its lease before the first began."},
+	{RuleExplained, "With faults, each such repeat is explained: by a fault of the first delivery's process, between that delivery's beginning and one lease after its end; or because a fault made the second one's process lose its lease before the first began, or the first one's process before a third began, by the process that took over."},
 	{RuleOrder, "The first deliveries of a key's events are in order, each after the success of the one before; if one is delivered again, so are those behind it that were delivered already."},
 	{RuleOneAtATime, "Two events of a key are not delivered at the same time, unless a fault of the first one's process explains it."},
 	{RuleOneProcess, "In single and ordered mode one process at a time delivers, unless a fault of the first one explains it."},
@@ -77,8 +83,12 @@ var Rules = []RuleText{
 	{RulePaused, "A process that has learned that a type of events is paused begins no delivery of this type (up to a second later: the delivery may have been about to begin) until it has learned that the pause is over."},
 	{RuleDrain, "A process that only drains delivers nothing outside of a Drain, and in a Drain each event at most once and at most as many events as asked for. The result counts its successes, and no failure that it did not have."},
 	{RuleBounded, "All processes together make no more deliveries at once of a type with a fleet-wide Concurrency than it allows, not counting those of a process that a fault other than a kill kept from renewing its share."},
-	{RuleUnique, "Of the events of a type with the same unique key at most one is pending at a time, not counting the time after an operator replayed it."},
+	{RuleUnique, "Of the events of a type with the same unique key at most one is pending at a time, not counting the time after an operator replayed it, and events that lost the key to a write with KeepLatest."},
 	{RuleKeptOut, "A write that a unique key keeps out writes no event. The write returns the id of an event of the same type with that key, which stands and has not ended before the write began: that event is delivered for both."},
+	{RuleTakenBack, "Cancel, Reschedule, Replace and a write with KeepLatest change no event that is in hand or delivered, unless a fault of the process that has it explains it. The counts cover each event, and are true: an event counted as delivered was delivered, cancelled or deleted, and an event that was never tried and is due more than a second later is not in hand."},
+	{RuleCancelled, "An event that a transaction that stands cancelled is not delivered from then on, unless a fault made the process that delivers it lose its lease before, and has no row at the end."},
+	{RuleDue, "No delivery of an event that can be taken back begins before it is due, by the clock of its process: at the time with which it was written, rescheduled or replaced last."},
+	{RuleLatest, "Each delivery has the content that the last change before it gave the event, by Replace or by a write with KeepLatest, unless a fault made its process lose its lease before. After the last change the event is delivered, is DEAD, or was deleted by an operator."},
 	{RuleRequestOnce, "Of the executions of the requests with a key at most one stands, and exactly one if any of the requests was answered as done. An answer 409 without Idempotent-Replayed, an answer from 500 on, and no answer promise nothing."},
 	{RuleRequestAnswer, "All successful answers of a key have the status and the body of the execution that stands, and all but one at most have the header Idempotent-Replayed."},
 	{RuleRequestOther, "Two different requests with the same key are not both answered as done, and a request is answered 422 only if a different request has the key."},

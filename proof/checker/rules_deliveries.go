@@ -68,7 +68,7 @@ func (f *facts) checkRepeat(before, again *delivery) {
 // judge finds the rule that a repeat breaks. The rule is empty if the repeat breaks no rule.
 func (f *facts) judge(before, again *delivery) (rule Rule, what string) {
 	switch {
-	case f.explains(before, again.begin, Kill, Stop, Network, Server, Clock), f.late(before, again):
+	case f.explains(before, again.begin, Kill, Stop, Network, Server, Clock), f.late(before, again), f.lateBefore(before):
 		return "", ""
 	case f.explains(before, again.begin, Terminate):
 		// A Close that returns no error has stored each success, but releases an event
@@ -100,6 +100,14 @@ func (f *facts) late(before, again *delivery) bool {
 		f.lateCalls[stop]++
 	}
 	return ok && f.lateCalls[stop] <= f.Promise.Workers
+}
+
+// lateBefore reports whether the delivery before comes from a process that had lost the lease to a still
+// earlier delivery, in multi mode: the process that has the lease may deliver the event again.
+func (f *facts) lateBefore(before *delivery) bool {
+	return f.Promise.Mode == "multi" && slices.ContainsFunc(f.to[before.Target], func(d *delivery) bool {
+		return d.process != before.process && d.begin.Before(before.begin) && f.late(d, before)
+	})
 }
 
 // sibling reports whether, between two deliveries to a listener, a delivery to another listener of
@@ -174,7 +182,7 @@ func (f *facts) checkOperators() {
 	for _, t := range inOrder(f.replays) {
 		last := slices.MaxFunc(f.replays[t], time.Time.Compare)
 		e := f.byID[t.Event]
-		if e == nil || f.deleted[t] || f.blocked(e) || f.expiredAfter(e, last) {
+		if e == nil || f.deleted[t] || f.blocked(e) || f.expiredAfter(e, last) || e.mayBeCancelled() {
 			continue
 		}
 		again := func(t Target) bool {

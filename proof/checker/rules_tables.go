@@ -40,6 +40,8 @@ func (f *facts) checkRows() {
 			continue
 		}
 		switch {
+		case e.cancelled():
+			f.broken(RuleCancelled, t.Event, "it was cancelled, and its row is %s", row.Status)
 		case row.Status == statusDead:
 			f.checkDead(t, row)
 		case row.Status == statusDone && t.Listener != "" && !f.delivered(t):
@@ -135,7 +137,7 @@ func (f *facts) checkDone(e *event) {
 
 // checkGone checks an event without a row.
 func (f *facts) checkGone(e *event) {
-	if f.dropped(e) {
+	if f.dropped(e) || e.mayBeCancelled() {
 		return
 	}
 	switch without := f.undelivered(e); {

@@ -40,7 +40,7 @@ func (f *facts) checkOnePending(k uniqueKey, events []*event) {
 	var until time.Time
 	for _, e := range events {
 		end := f.firstSuccess(e)
-		if end.IsZero() || f.dead(e) || f.intervened(e) {
+		if end.IsZero() || e.Latest || f.dead(e) || f.intervened(e) {
 			continue
 		}
 		if last != nil && e.tx.commit.Before(until) {

@@ -15,12 +15,14 @@ const (
 	step  = time.Millisecond
 
 	expires = time.Minute
+	delay   = 50 * time.Millisecond
 )
 
 // story builds a history record by record. The first letter of an event's id says what it
 // is: e has one listener; m has two, mail and stock; o has an effect that happens once;
 // k1, k2 … are the events of one key, and k1-late is delayed; u1, u2 … have the same unique key;
-// x1, x2 … are the events of one key, and expire after the time expires; n has endless attempts.
+// x1, x2 … are the events of one key, and expire after the time expires; n has endless attempts;
+// w is due after the time delay, and can be taken back; l1, l2 … are states of one unique key.
 type story struct {
 	h    checker.History
 	now  time.Time
@@ -28,12 +30,14 @@ type story struct {
 	open map[string][]checker.Record // deliveries under way, by process and target
 	// failed are the attempts of each target.
 	failed map[string]int
+	// contents are the contents of events that were replaced.
+	contents map[string]string
 }
 
 // tell begins a story in a mode.
 func tell(mode string) *story {
 	return &story{
-		now: time.Unix(1_700_000_000, 0), open: map[string][]checker.Record{}, failed: map[string]int{},
+		now: time.Unix(1_700_000_000, 0), open: map[string][]checker.Record{}, failed: map[string]int{}, contents: map[string]string{},
 		h: checker.History{
 			Promise: checker.Promise{
 				Mode: mode, MaxAttempts: 3, Lease: lease,
@@ -63,6 +67,9 @@ func events(ids []string) (events []checker.Event) {
 		if e.Type == "u" {
 			e.Unique = "u"
 		}
+		if e.Type == "l" {
+			e.Unique, e.Latest = "l", true
+		}
 		events = append(events, e)
 	}
 	return events
@@ -89,6 +96,9 @@ func (s *story) write(tx string, ids ...string) *story {
 		if written[i].Type == "x" {
 			written[i].Occurred = s.now
 		}
+		if written[i].Type == "w" {
+			written[i].Due = s.now.Add(delay)
+		}
 	}
 	return s.add(checker.Record{Process: "w", Op: checker.OpWrite, Tx: tx, Events: written})
 }
@@ -102,6 +112,45 @@ func (s *story) ended(tx string, op checker.Op) *story {
 func (s *story) keptOut(tx, id, by string) *story {
 	return s.write(tx, id).add(checker.Record{Process: "w", Op: checker.OpKeptOut, Tx: tx, Events: events([]string{id}), Event: by}).
 		ended(tx, checker.OpCommit).ended(tx, checker.OpCommitted).stands(tx)
+}
+
+// changes is a transaction that changes events, and goes on.
+func (s *story) changes(tx string, c checker.Change, ids ...string) *story {
+	for _, id := range ids {
+		if c.Content != "" && c.Changed > 0 {
+			s.contents[id] = c.Content
+		}
+		if c.Does == checker.Cancel && c.Changed == len(ids) {
+			s.noRow(id)
+		}
+	}
+	return s.add(checker.Record{Process: "w", Op: checker.OpChanged, Tx: tx, Events: events(ids), Change: &c})
+}
+
+// changed is a transaction that changes events, and commits.
+func (s *story) changed(tx string, c checker.Change, ids ...string) *story {
+	return s.changes(tx, c, ids...).ended(tx, checker.OpCommit).ended(tx, checker.OpCommitted).stands(tx)
+}
+
+// cancelled is a transaction that cancels an event, and commits.
+func (s *story) cancelled(tx, id string) *story {
+	return s.changed(tx, checker.Change{Does: checker.Cancel, Changed: 1}, id)
+}
+
+// moved is a transaction that makes an event due after a time from now on, and commits.
+func (s *story) moved(tx, id string, after time.Duration) *story {
+	return s.changed(tx, checker.Change{Does: checker.Reschedule, Changed: 1, Due: s.now.Add(after)}, id)
+}
+
+// replaced is a transaction that replaces the content of an event by that of another, and commits.
+func (s *story) replaced(tx, id, content string) *story {
+	return s.changed(tx, checker.Change{Does: checker.Replace, Changed: 1, Content: content}, id)
+}
+
+// latest is a transaction whose event replaces the event that waits with the same unique key.
+func (s *story) latest(tx, id, replaces string) *story {
+	return s.write(tx, id).add(checker.Record{Process: "w", Op: checker.OpKeptOut, Tx: tx, Events: events([]string{id}), Event: replaces}).
+		changed(tx, checker.Change{Does: checker.Replace, Changed: 1, Content: id, Only: true}, replaces)
 }
 
 // stands puts the order's row into the table, and the events' rows as DONE.
@@ -151,6 +200,11 @@ func (s *story) begin(process, to string) *story {
 	s.call++
 	t := target(to)
 	r := checker.Record{Process: process, Op: checker.OpBegan, Event: t.Event, Listener: t.Listener, Call: s.call, Attempt: s.failed[to]}
+	if to[0] == 'w' || to[0] == 'l' {
+		if r.Content = s.contents[to]; r.Content == "" {
+			r.Content = to
+		}
+	}
 	s.open[process+" "+to] = append(s.open[process+" "+to], r)
 	return s.add(r)
 }

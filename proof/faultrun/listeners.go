@@ -25,6 +25,8 @@ func (n *node) listeners() []outbox.Binding {
 		on(Once, outbox.ListenerFunc(n.plain(""))),
 		on(Brief, outbox.ListenerFunc(n.plain("")), outbox.Rules{Expires: n.Expires, DropExpired: n.DropExpired}),
 		on(Down, outbox.ListenerFunc(n.plain(""))),
+		on(Reminder, outbox.ListenerFunc(n.plain(""))),
+		on(Latest, outbox.ListenerFunc(n.plain(""))),
 		on(Bounded, outbox.ListenerFunc(n.plain("")), outbox.Rules{Concurrency: n.Bounded, Fleetwide: n.Bounded > 0}),
 		on(Endless, outbox.ListenerFunc(n.plain("")), n.endless()),
 		on(Ledger, n.recorded("", n.handle())),
@@ -82,6 +84,9 @@ func (n *node) result(env outbox.Envelope, listener string) string {
 // begin records the beginning of a delivery.
 func (n *node) begin(env outbox.Envelope, listener string) checker.Record {
 	r := checker.Record{Op: checker.OpBegan, Event: env.EventID, Listener: listener, Attempt: env.Attempts, Call: calls.Add(1), Ahead: time.Duration(n.offset.Load())}
+	if env.EventType == Reminder || env.EventType == Latest {
+		r.Content = contentOf(env)
+	}
 	n.log.Add(r)
 	return r
 }

@@ -38,6 +38,7 @@ type node struct {
 	offset atomic.Int64
 	// stubborn and hung count the deliveries whose listener was stubborn or hung.
 	stubborn, hung atomic.Int64
+	reminders      reminders
 }
 
 // The lines that a process prints.
@@ -173,8 +174,11 @@ func detect(ctx context.Context, db *sql.DB, spec Spec) (*sqlstore.Store, error)
 	if spec.Mode == "by-key" {
 		options = append(options, sqlstore.WithKeyIndex())
 	}
-	if spec.Unique > 0 {
+	if spec.Unique > 0 || spec.Latest > 0 {
 		options = append(options, sqlstore.WithUniqueIndex())
+	}
+	if spec.TakeBack > 0 {
+		options = append(options, sqlstore.WithSearchIndex())
 	}
 	if spec.Tenants {
 		options = append(options, sqlstore.WithTenantIndex())

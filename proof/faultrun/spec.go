@@ -71,6 +71,12 @@ type Spec struct {
 	// Unique is how many transactions in a hundred write events with one of a few unique keys, which
 	// all processes of a run have in common.
 	Unique int
+	// TakeBack is how many transactions in a hundred write events of type [Reminder]. As many cancel,
+	// reschedule or replace such events.
+	TakeBack int
+	// Latest is how many transactions in a hundred write events of type [Latest] with one of a few unique
+	// keys, which all processes of a run have in common.
+	Latest int
 	// Seldom is how many events in a hundred are of the types of [Spec.seldom].
 	Seldom int
 	// Expires and DropExpired are the rules of events of type [Brief]; zero: there are no such events.
@@ -147,13 +153,17 @@ const (
 	Down = "Down"
 	// Bounded has a single listener, and a bound of all processes together.
 	Bounded = "Bounded"
+	// Reminder has a single listener, and the events are delayed and may be taken back.
+	Reminder = "Reminder"
+	// Latest has a single listener, and each event has a unique key, of which the latest state is kept.
+	Latest = "Latest"
 )
 
 // Types are the types that most events have, Seldom the other types, and Names the listeners of an
 // event of type [Many].
 var (
 	Types  = []string{Plain, Ledger, Inbox, Many, Batch}
-	Seldom = []string{Once, Brief, Endless, Rare, Down, Bounded}
+	Seldom = []string{Once, Brief, Endless, Rare, Down, Bounded, Reminder, Latest}
 	Names  = []string{"mail", "search", "stock"}
 )
 

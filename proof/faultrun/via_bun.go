@@ -63,3 +63,7 @@ func (t bunTx) Number(ctx context.Context, query string) (number int, err error)
 func (t bunTx) Write(ctx context.Context, envs []outbox.Envelope) ([]string, error) {
 	return t.adapter.WriteAll(ctx, t.tx, envs)
 }
+
+func (t bunTx) Change(ctx context.Context, which outbox.Waiting, c outbox.Change) (outbox.TakenBack, error) {
+	return takeBack[bun.IDB](ctx, t.adapter, t.tx, which, c)
+}

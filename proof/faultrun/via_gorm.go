@@ -66,3 +66,7 @@ func (t gormTx) Number(ctx context.Context, query string) (number int, err error
 func (t gormTx) Write(ctx context.Context, envs []outbox.Envelope) ([]string, error) {
 	return t.adapter.WriteAll(ctx, t.tx, envs)
 }
+
+func (t gormTx) Change(ctx context.Context, which outbox.Waiting, c outbox.Change) (outbox.TakenBack, error) {
+	return takeBack[*gorm.DB](ctx, t.adapter, t.tx, which, c)
+}

@@ -73,3 +73,17 @@ func (t pgxTx) Write(ctx context.Context, envs []outbox.Envelope) ([]string, err
 	}
 	return ids, t.tx.SendBatch(ctx, &batch).Close()
 }
+
+// queues reports whether the change is queued in a batch, which says only how many events were changed.
+func (t pgxTx) queues(c outbox.Change) bool { return t.batch && c.Cancel }
+
+func (t pgxTx) Change(ctx context.Context, which outbox.Waiting, c outbox.Change) (got outbox.TakenBack, err error) {
+	if !t.queues(c) {
+		return takeBack[pgx.Tx](ctx, t.adapter, t.tx, which, c)
+	}
+	var batch pgx.Batch
+	if err := t.adapter.QueueCancel(ctx, &batch, which, func(n int) error { got.Changed = n; return nil }); err != nil {
+		return got, err
+	}
+	return got, t.tx.SendBatch(ctx, &batch).Close()
+}

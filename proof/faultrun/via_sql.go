@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -31,6 +32,10 @@ func (t sqlTx) Number(ctx context.Context, query string) (number int, err error)
 
 func (t sqlTx) Write(ctx context.Context, envs []outbox.Envelope) ([]string, error) {
 	return t.n.adapter.WriteAll(ctx, t.tx, envs)
+}
+
+func (t sqlTx) Change(ctx context.Context, which outbox.Waiting, c outbox.Change) (outbox.TakenBack, error) {
+	return takeBack[sqltx.AnyTx](ctx, t.n.adapter, t.tx, which, c)
 }
 
 // viaRaw writes in transactions and savepoints that the application begins and ends.

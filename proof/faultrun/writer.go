@@ -25,6 +25,8 @@ type transaction interface {
 	// Write writes events, and returns their ids in order: instead of an event that its unique key
 	// keeps out, the id of the event that has the key.
 	Write(ctx context.Context, envs []outbox.Envelope) ([]string, error)
+	// Change cancels, reschedules or replaces events that wait.
+	Change(ctx context.Context, which outbox.Waiting, c outbox.Change) (outbox.TakenBack, error)
 }
 
 // write makes a writer's transactions.
@@ -42,27 +44,47 @@ var errRolledBack = errors.New("the run rolls this transaction back")
 func (n *node) transact(id string, w writes) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	rollBack, savepoint := n.chance("roll back", id) < n.RollBack, n.chance("savepoint", id) < n.RollBack
-	err := w.InTx(ctx, func(ctx context.Context, tx transaction) error {
-		events, err := n.order(ctx, id, tx)
-		if err != nil {
-			return err
-		}
-		if savepoint {
-			if err := n.inSavepoint(ctx, id, w, events[0]); err != nil {
-				return err
-			}
-		}
-		if err := n.once(ctx, id, "", tx, events[0]); err != nil {
+	rollBack, does := n.chance("roll back", id) < n.RollBack, n.orderAll
+	if n.chance("take back", id) < n.TakeBack {
+		does = n.takeBack
+	}
+	var concerned, committing bool
+	err := w.InTx(ctx, func(ctx context.Context, tx transaction) (err error) {
+		if concerned, err = does(ctx, id, w, tx); err != nil {
 			return err
 		}
 		if rollBack {
 			return errRolledBack
 		}
 		n.log.Add(checker.Record{Op: checker.OpCommit, Tx: id})
+		committing = true
 		return nil
 	})
+	if err != nil && committing && !concerned { // the error is that of the driver
+		err = fmt.Errorf("%w: %w", outbox.ErrOutcomeUnknown, err)
+	}
 	n.log.Add(ended(id, err))
+	n.reminders.end(id, err == nil || errors.Is(err, outbox.ErrOutcomeUnknown))
+}
+
+// orderAll writes an order with events of all kinds, some of them in a savepoint. concerned is true: the
+// outbox makes sure that the error of COMMIT tells whether the transaction may have committed.
+func (n *node) orderAll(ctx context.Context, id string, w writes, tx transaction) (concerned bool, err error) {
+	events, err := n.order(ctx, id, tx)
+	if err != nil {
+		return true, err
+	}
+	if n.chance("savepoint", id) < n.RollBack {
+		if err := n.inSavepoint(ctx, id, w, events[0]); err != nil {
+			return true, err
+		}
+	}
+	for _, write := range []func(ctx context.Context, id, where string, tx transaction, like checker.Event) error{n.once, n.latest} {
+		if err := write(ctx, id, "", tx, events[0]); err != nil {
+			return true, err
+		}
+	}
+	return true, n.remind(ctx, id, tx)
 }
 
 // ended is the record of how a transaction ended.
@@ -201,6 +223,9 @@ func (n *node) inSavepoint(ctx context.Context, id string, w writes, like checke
 		if err := n.once(ctx, id, "-taken", tx, taken[0]); err != nil {
 			return err
 		}
+		if err := n.latest(ctx, id, "-taken", tx, taken[0]); err != nil {
+			return err
+		}
 		return errRolledBack
 	})
 	if !errors.Is(err, errRolledBack) {
@@ -219,10 +244,11 @@ func (n *node) envelopes(events []checker.Event) []outbox.Envelope {
 	for i, e := range events {
 		envs[i] = outbox.Envelope{
 			EventID: e.ID, EventType: outbox.EventType(e.Type), AggregateType: "Thing", AggregateID: e.Key,
-			Payload:    outbox.JSON(map[string]any{"key": e.Key, "seq": e.Seq, "secret": Secrets[0]}),
-			OccurredAt: e.Occurred, Headers: map[string]string{"secret": Secrets[1]}, TenantID: Secrets[2] + "-" + e.Key, UniqueKey: e.Unique,
+			OccurredAt: e.Occurred, TenantID: Secrets[2] + "-" + e.Key, UniqueKey: e.Unique, KeepLatest: e.Latest, AvailableAt: e.Due,
 		}
+		envs[i].Payload, envs[i].Headers = content(e)
 		switch {
+		case !e.Due.IsZero():
 		case e.Delayed && e.Type == Brief: // half of them expire before they are due
 			envs[i].DeliverAfter = n.Expires * time.Duration(1+n.chance("delayed", e.ID)) / 40
 		case e.Delayed:

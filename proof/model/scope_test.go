@@ -10,6 +10,7 @@ import (
 // scope is a transaction whose end the test decides.
 type scope struct {
 	*sql.Tx
+	outbox.TxWrites
 	db         *sql.DB
 	over       bool
 	onCommit   []func()

@@ -64,6 +64,15 @@ var (
 	unique = scenario{"two processes write events with unique keys", spec("multi", func(s *faultrun.Spec) {
 		s.Unique, s.Fail = 80, 20
 	}), 2, nil}
+	takingBack = scenario{"two processes take events back", spec("multi", func(s *faultrun.Spec) {
+		s.TakeBack, s.Transactions, s.Pace, s.Slow, s.Lease = 60, 150, 20*time.Millisecond, 200*time.Millisecond, 0
+	}), 2, nil}
+	takingBackAlone = scenario{"a process takes events back", spec("single", func(s *faultrun.Spec) {
+		s.TakeBack, s.Transactions, s.Pace, s.Slow = 60, 250, 20*time.Millisecond, 200*time.Millisecond
+	}), 1, nil}
+	latest = scenario{"two processes keep the latest states", spec("multi", func(s *faultrun.Spec) {
+		s.Latest, s.Transactions, s.Pace, s.Slow, s.Lease = 80, 100, 20*time.Millisecond, 200*time.Millisecond, 0
+	}), 2, nil}
 	expiring = scenario{"events expire, others have endless attempts", spec("multi", func(s *faultrun.Spec) {
 		s.Seldom, s.Expires, s.Endless = 60, 2*time.Second, true
 	}), 2, nil}

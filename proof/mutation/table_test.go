@@ -124,7 +124,7 @@ var mutations = []mutation{
 	{
 		"in order, DEAD is stored after later outcomes", "outbox/worker.go",
 		"\tif !d.completer.commit.Submit(dl) {",
-		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(300*time.Millisecond, func() { d.completer.commit.Submit(dl) })\n\t\treturn\n\t}\n\tif !d.completer.commit.Submit(dl) {",
+		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(2*time.Second, func() { d.completer.commit.Submit(dl) })\n\t\treturn\n\t}\n\tif !d.completer.commit.Submit(dl) {",
 		inOrder, checker.RuleOrder,
 	},
 	{
@@ -202,6 +202,46 @@ var mutations = []mutation{
 	{
 		"an event that was kept out enters the hot queue", "outbox/writer.go",
 		"if id == p.envs[i].EventID {", "if id != \"\" {", unique, checker.RuleRolledBack,
+	},
+	{
+		"a Cancel ignores leases", "outbox/sqlstore/takeback.go",
+		`const waits = "locked_by IS NULL AND locked_at IS NULL AND available_at > created_at"`, `const waits = "available_at > created_at"`,
+		takingBack, checker.RuleTakenBack,
+	},
+	{
+		"postponed rows are delivered without a lease", "outbox/poller_claim.go",
+		"	ids := p.postponed(f.ds)\n	if ids == nil {\n", "	ids := p.postponed(f.ds)\n	if ids != nil || early {\n", takingBackAlone, checker.RuleTakenBack,
+	},
+	{
+		"an event in hand counts as delivered", "outbox/sqlstore/takeback.go",
+		`others("status IN (0, 2)")`, `others("status IN (2)")`, takingBack, checker.RuleTakenBack,
+	},
+	{
+		"a Cancel leaves the row", "outbox/sqlstore/takeback.go",
+		`q.add("DELETE FROM ").table(s)`, `q.add("UPDATE ").table(s).add(" SET attempts = attempts")`, takingBack, checker.RuleCancelled,
+	},
+	{
+		"a Cancel is done beside the transaction", "outbox/takeback.go",
+		"	n, err := w.store.TakeBack(ctx, scope, which, c)", "	n, err := w.store.TakeBack(ctx, w.hot.completer.db, which, c)", takingBack, checker.RuleDelivered,
+	},
+	{
+		"a Reschedule sets no due time", "outbox/sqlstore/takeback.go",
+		`q.add("available_at = CASE WHEN created_at < ").time(c.AvailableAt).add(" THEN ").time(c.AvailableAt)`,
+		`q.add("available_at = CASE WHEN created_at < ").time(c.AvailableAt).add(" THEN available_at")`, takingBack, checker.RuleDue,
+	},
+	{
+		"a Replace sets the due time only", "outbox/sqlstore/takeback.go",
+		`q.add("payload = ").arg(c.Content.Payload.String()).add(", headers = ").arg(nullable(headers))`,
+		`_ = nullable(headers)
+	q.add("payload = payload, headers = headers")`, takingBack, checker.RuleLatest,
+	},
+	{
+		"KeepLatest replaces an event in hand", "outbox/sqlstore/insert_once.go",
+		`return q.ofKey(env).add(" AND ", waits) }`, `return q.ofKey(env).add(" AND available_at > created_at") }`, latest, checker.RuleTakenBack,
+	},
+	{
+		"KeepLatest keeps the first state", "outbox/sqlstore/insert_once.go",
+		"		if !env.KeepLatest {\n			return w.s.holder", "		if env.KeepLatest {\n			return w.s.holder", latest, checker.RuleLatest,
 	},
 	{
 		"the key is stored after the COMMIT, in a transaction of its own", "idempotency/attempt.go",
