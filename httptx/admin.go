@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/internal/verdict"
+	"github.com/outboxkit/outbox-go/internal/webaddr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -65,7 +66,9 @@ const (
 // malformed, empty or given twice is a 400 that names the parameter, so that a typing error does
 // not replay everything. An unknown id is a 404. An error of the database is a 500, or a 503 after
 // [AdminTimeout] or [AdminBulkTimeout]; the text of the error goes only to the log, with an id that
-// the answer names. Each change is a line in the log; see [AuditEntry].
+// the answer names. Each change is a line in the log (see [AuditEntry]), and each change but a wake is an
+// entry of the audit log ([outbox.Outbox.Audit]). If the entry cannot be stored, the answer is a 200 with
+// a "warning", because the change is done.
 //
 // The endpoints do not use the request's transaction: a [Transaction] middleware around the
 // endpoints commits before they run. Admin panics when ob is nil.
@@ -192,8 +195,11 @@ func (a *admin) handle(needed Role, timeout time.Duration, serve endpoint, known
 		p, err := parametersOf(r, known)
 		var answer any
 		if err == nil {
-			r = r.WithContext(outbox.WithOperator(ctx, outbox.Operator{Name: user, From: r.RemoteAddr}))
+			r = r.WithContext(outbox.WithOperator(ctx, outbox.Operator{Name: user, From: webaddr.Client(r)}))
 			answer, err = serve(&call{Request: r, user: user, role: role}, p)
+		}
+		if errors.Is(err, outbox.ErrNotRecorded) { // the change is done; the log has the error
+			answer, err = unrecorded(answer), nil
 		}
 		if err == nil && answer == nil {
 			setHeaders(w)
@@ -271,6 +277,22 @@ func (p problem) after(answer any) problem {
 	return p
 }
 
+// unrecorded is the answer to a change that is done, and has no entry in the audit log.
+func unrecorded(answer any) any {
+	done := struct {
+		Replayed *int   `json:"replayed,omitempty"`
+		Deleted  *int   `json:"deleted,omitempty"`
+		Warning  string `json:"warning"`
+	}{Warning: "the change is done, but it is not recorded in the audit log; the log of this service has the reason"}
+	switch answer := answer.(type) {
+	case replayed:
+		done.Replayed = &answer.Replayed
+	case deleted:
+		done.Deleted = &answer.Deleted
+	}
+	return done
+}
+
 func (a *admin) stats(c *call, _ parameters) (any, error) {
 	facts, err := verdict.Read(c.Context(), a.outbox, 0)
 	return statsAnswer(&facts), err
@@ -317,11 +339,12 @@ func (a *admin) replay(c *call, _ parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.dead.Replay(c.Context(), id); err != nil {
+	err = a.dead.Replay(c.Context(), id)
+	if err != nil && !errors.Is(err, outbox.ErrNotRecorded) {
 		return nil, err
 	}
 	c.count = 1
-	return replayed{1}, nil
+	return replayed{1}, err
 }
 
 func (a *admin) replayAll(c *call, p parameters) (any, error) {
@@ -339,11 +362,15 @@ func (a *admin) remove(c *call, _ parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.dead.Delete(c.Context(), id); err != nil {
-		return nil, err
+	switch err = a.dead.Delete(c.Context(), id); {
+	case err == nil:
+		c.count = 1
+		return nil, nil
+	case errors.Is(err, outbox.ErrNotRecorded):
+		c.count = 1
+		return deleted{1}, err
 	}
-	c.count = 1
-	return nil, nil
+	return nil, err
 }
 
 func (a *admin) removeAll(c *call, p parameters) (any, error) {

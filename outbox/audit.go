@@ -26,6 +26,7 @@ const (
 	maxAuditName      = 256
 	maxAuditTarget    = 1000
 	auditPatience     = 5 * time.Second
+	auditBatch        = 500 // entries that a purge deletes at once
 )
 
 type operatorKey struct{}
@@ -38,8 +39,8 @@ func WithOperator(ctx context.Context, who Operator) context.Context {
 	return context.WithValue(ctx, operatorKey{}, who)
 }
 
-// ErrNotRecorded is the error of a change that was made, and has no entry in the audit log, because the
-// entry could not be stored.
+// ErrNotRecorded is the error of a change that was made completely, and has no entry in the audit log,
+// because the entry could not be stored. Do not repeat the change.
 var ErrNotRecorded = errors.New("outbox: the change is done, but it is not recorded in the audit log")
 
 // auditor writes the audit log.
@@ -49,24 +50,34 @@ type auditor struct {
 	clock Clock
 }
 
-// record writes the entry of a change that ended with err, if the context names an operator, and
-// returns the error of the change. A change that failed without an effect has no entry. The entry is
-// written after the change, in a transaction of its own.
+// record writes the entry of a change that ended with err, and returns err. If the entry cannot be stored,
+// the error of a complete change is [ErrNotRecorded], and the error of an incomplete change has the reason
+// too.
 func (a auditor) record(ctx context.Context, e AuditEntry, err error) error {
-	who, is := ctx.Value(operatorKey{}).(Operator)
-	if !is || err != nil && e.Count == 0 {
+	e.Incomplete = e.Incomplete || err != nil
+	unrecorded := a.write(ctx, e)
+	switch {
+	case unrecorded == nil:
 		return err
+	case err == nil:
+		return fmt.Errorf("%w: %w", ErrNotRecorded, unrecorded)
+	}
+	return fmt.Errorf("%w; the audit log has no entry of it: %w", err, unrecorded)
+}
+
+// write stores an entry, in a transaction of its own, if the context names an operator.
+func (a auditor) write(ctx context.Context, e AuditEntry) error {
+	who, is := ctx.Value(operatorKey{}).(Operator)
+	if !is {
+		return nil
 	}
 	now := a.clock.Now()
-	e.ID, e.At, e.Incomplete = ulid.New(now), storedTime(now), err != nil
+	e.ID, e.At = ulid.New(now), storedTime(now)
 	e.Operator = Operator{singleLine(who.Name, maxAuditName), singleLine(who.From, maxAuditName)}
-	e.Target = singleLine(e.Target, maxAuditTarget)
+	e.Target, e.Reason = singleLine(e.Target, maxAuditTarget), singleLine(e.Reason, maxAuditTarget)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
 	defer cancel()
-	if failed := a.store.RecordChange(ctx, a.db, e, AuditRetention); failed != nil {
-		return errors.Join(err, fmt.Errorf("%w: %w", ErrNotRecorded, failed))
-	}
-	return err
+	return a.store.RecordChange(ctx, a.db, e, AuditRetention)
 }
 
 // target is the filter as a text. The value of the tenant is left out.

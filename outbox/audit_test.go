@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,12 +87,103 @@ func TestAChangeThatCannotBeRecordedSaysSo(t *testing.T) {
 	store := outboxtest.NewStore()
 	ob := auditedOutbox(t, unrecorded{store}, store)
 	ctx := outbox.WithOperator(t.Context(), outbox.Operator{Name: "anna"})
+	const text = "outbox: the change is done, but it is not recorded in the audit log: the disk is full"
+	require.EqualError(t, ob.DeadLetters().Replay(ctx, "a"), text)
+	require.EqualError(t, ob.DeadLetters().Delete(ctx, "b"), text)
 	n, err := ob.DeadLetters().ReplayAll(ctx, outbox.DeadFilter{}, 0)
 	require.ErrorIs(t, err, outbox.ErrNotRecorded)
-	require.ErrorContains(t, err, "the disk is full")
-	require.Equal(t, 3, n)
+	require.EqualError(t, err, text)
+	require.Equal(t, 1, n)
+	_, err = ob.Purge(ctx)
+	require.EqualError(t, err, text)
 	require.ErrorIs(t, ob.Pause(ctx, outbox.Pause{Kind: outbox.EventKind{EventType: "T"}}), outbox.ErrNotRecorded)
 	list, err := ob.Paused(ctx)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
+}
+
+// forgetful is a store that cannot read pauses, or dead letters behind the first.
+type forgetful struct {
+	unrecorded
+	takes bool
+}
+
+func (f forgetful) RecordChange(ctx context.Context, db outbox.DB, e outbox.AuditEntry, keep time.Duration) error {
+	if f.takes {
+		return f.Store.RecordChange(ctx, db, e, keep)
+	}
+	return f.unrecorded.RecordChange(ctx, db, e, keep)
+}
+
+func (forgetful) Paused(context.Context, outbox.DB) ([]outbox.Pause, error) {
+	return nil, errors.New("the database is away")
+}
+
+func (f forgetful) QueryDead(ctx context.Context, db outbox.DB, q outbox.DeadRowsQuery) ([]outbox.DeadLetter, error) {
+	if q.AfterEventID != "" {
+		return nil, errors.New("the database is away")
+	}
+	return f.Store.QueryDead(ctx, db, q)
+}
+
+func TestAnIncompleteChangeIsRecordedAsIncomplete(t *testing.T) {
+	t.Parallel()
+	for _, takes := range []bool{true, false} {
+		store := outboxtest.NewStore()
+		auditedOutbox(t, store, store)
+		ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: forgetful{unrecorded{store}, takes}, Logger: quiet})
+		require.NoError(t, err)
+		ctx := outbox.WithOperator(t.Context(), outbox.Operator{Name: "anna"})
+		failures := []error{ob.Pause(ctx, outbox.Pause{Kind: outbox.EventKind{EventType: "T"}}), nil}
+		var n int
+		n, failures[1] = ob.DeadLetters().ReplayAll(ctx, outbox.DeadFilter{}, 2)
+		require.Equal(t, 2, n)
+		for _, err := range failures {
+			require.ErrorContains(t, err, "the database is away")
+			require.NotErrorIs(t, err, outbox.ErrNotRecorded, "the change is not complete")
+			require.Equal(t, !takes, strings.Contains(err.Error(), "; the audit log has no entry of it: the disk is full"))
+		}
+		page, err := ob.Audit(ctx, outbox.AuditQuery{})
+		require.NoError(t, err)
+		if !takes {
+			require.Empty(t, page.Rows)
+			continue
+		}
+		require.Len(t, page.Rows, 2)
+		require.True(t, page.Rows[0].Incomplete)
+		require.Equal(t, "replay", page.Rows[0].Action)
+		require.True(t, page.Rows[1].Incomplete, "the pause is stored, although this process could not read it")
+		require.Equal(t, "pause", page.Rows[1].Action)
+	}
+}
+
+func TestAPurgeKeepsTheNewestEntries(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	ob := auditedOutbox(t, store, store)
+	const surplus = 1200
+	for i := range outbox.AuditLimit + surplus {
+		require.NoError(t, store.RecordChange(t.Context(), store.DB(), outbox.AuditEntry{ID: fmt.Sprintf("%06d", i), Action: "pause"}, time.Hour))
+	}
+	count := func() (n int) {
+		rows, err := store.Audit(t.Context(), store.DB(), "", 2*outbox.AuditLimit)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("%06d", outbox.AuditLimit+surplus-1), rows[0].ID)
+		return len(rows)
+	}
+	require.Equal(t, outbox.AuditLimit+surplus, count(), "a write deletes no entries")
+	_, err := ob.Purge(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, outbox.AuditLimit, count())
+}
+
+func TestAChangeByOtherMeansIsRecordedForAnOperator(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	ob := auditedOutbox(t, store, store)
+	entry := outbox.AuditEntry{Action: "purge", Target: "old rows", Count: 7}
+	require.NoError(t, ob.RecordChange(t.Context(), entry))
+	require.Empty(t, audited(t, ob))
+	require.NoError(t, ob.RecordChange(outbox.WithOperator(t.Context(), outbox.Operator{Name: "anna"}), entry))
+	require.Equal(t, []string{"anna  purge old rows 7 "}, audited(t, ob))
 }

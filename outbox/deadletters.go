@@ -155,11 +155,10 @@ func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
 	if err == nil && n == 0 {
 		err = ErrNotFound
 	}
-	err = d.audit.record(ctx, AuditEntry{Action: "replay", Target: "event_id=" + eventID, Count: n}, err)
 	if err != nil {
 		return fmt.Errorf("outbox: replaying dead letter %q: %w", eventID, err)
 	}
-	return nil
+	return d.audit.record(ctx, AuditEntry{Action: "replay", Target: "event_id=" + eventID, Count: n}, nil)
 }
 
 func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
@@ -176,11 +175,10 @@ func (d *DeadLetters) Delete(ctx context.Context, eventID string) error {
 	if err == nil && n == 0 {
 		err = ErrNotFound
 	}
-	err = d.audit.record(ctx, AuditEntry{Action: "delete", Target: "event_id=" + eventID, Count: n}, err)
 	if err != nil {
 		return fmt.Errorf("outbox: deleting dead letter %q: %w", eventID, err)
 	}
-	return nil
+	return d.audit.record(ctx, AuditEntry{Action: "delete", Target: "event_id=" + eventID, Count: n}, nil)
 }
 
 func (d *DeadLetters) delete(ctx context.Context, ids []string) (int, error) {
@@ -212,13 +210,13 @@ func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int, op
 		return 0, err
 	}
 	n, err := d.each(ctx, f, defaultTo(batch, bulkBatch), opts, d.replay)
+	if err != nil {
+		err = fmt.Errorf("outbox: replaying dead letters: %w", err)
+	}
 	if n > 0 {
 		err = d.audit.record(ctx, AuditEntry{Action: "replay", Target: f.target(), Count: n}, err)
 	}
-	if err != nil {
-		return n, fmt.Errorf("outbox: replaying dead letters: %w", err)
-	}
-	return n, nil
+	return n, err
 }
 
 // DeleteAll deletes, batch by batch, the events that were dead when the call began. DeleteAll
@@ -228,13 +226,13 @@ func (d *DeadLetters) DeleteAll(ctx context.Context, f DeadFilter, batch int, op
 		return 0, err
 	}
 	n, err := d.each(ctx, f, defaultTo(batch, bulkBatch), opts, d.delete)
+	if err != nil {
+		err = fmt.Errorf("outbox: deleting dead letters: %w", err)
+	}
 	if n > 0 {
 		err = d.audit.record(ctx, AuditEntry{Action: "delete", Target: f.target(), Count: n}, err)
 	}
-	if err != nil {
-		return n, fmt.Errorf("outbox: deleting dead letters: %w", err)
-	}
-	return n, nil
+	return n, err
 }
 
 func checkBulk(method string, f DeadFilter, batch int) error {

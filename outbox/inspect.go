@@ -45,9 +45,12 @@ type Inspector interface {
 	// reported.
 	Nodes(ctx context.Context, db DB) ([]Node, error)
 	// RecordChange stores an entry of the audit log, for the given time by the database's clock. The ids
-	// of entries are in the order of time. RecordChange deletes entries whose time is over, the oldest
-	// first and a hundred at most, and entries beyond the newest AuditLimit.
+	// of entries are in the order of time.
 	RecordChange(ctx context.Context, db DB, entry AuditEntry, keep time.Duration) error
+	// ForgetChanges deletes entries of the audit log whose time is over, and entries beyond the newest
+	// keep entries, limit of each at most. It returns how many entries it deleted. Purges call it until it
+	// deletes none.
+	ForgetChanges(ctx context.Context, db DB, keep, limit int) (int, error)
 	// Audit reads the entries of the audit log whose time is not over, with ids before the given id, the
 	// greatest id first, and limit at most. An empty id stands for all.
 	Audit(ctx context.Context, db DB, before string, limit int) ([]AuditEntry, error)
@@ -210,7 +213,8 @@ type AuditEntry struct {
 	Count int
 	// Reason is the reason of a pause.
 	Reason string
-	// Incomplete says that the change failed after Count events.
+	// Incomplete says that the change failed after Count events, or that a pause was stored or ended, and
+	// the process of the operator could not read that.
 	Incomplete bool
 }
 

@@ -145,7 +145,7 @@ func (o *Outbox) Pause(ctx context.Context, pause Pause) error {
 		return err
 	}
 	pause.Since, pause.Automatic = storedTime(o.clock.Now()), false
-	err := o.changePause(ctx, "pausing", pause.Kind, func() error {
+	return o.changePause(ctx, "pausing", pause.Kind, AuditEntry{Action: "pause", Reason: pause.Reason}, func() error {
 		if !pause.Until.IsZero() {
 			pause.Until = storedTime(pause.Until)
 			if err := o.checkUntil(ctx, pause.Until); err != nil {
@@ -154,7 +154,6 @@ func (o *Outbox) Pause(ctx context.Context, pause Pause) error {
 		}
 		return o.store.Pause(ctx, o.db, pause)
 	})
-	return o.auditor().record(ctx, AuditEntry{Action: "pause", Target: pause.Kind.String(), Reason: pause.Reason}, err)
 }
 
 // checkUntil refuses a pause that is over.
@@ -176,13 +175,12 @@ func (o *Outbox) Resume(ctx context.Context, kind EventKind) error {
 	if err := v.err(); err != nil {
 		return err
 	}
-	err := o.changePause(ctx, "resuming", kind, func() error {
+	return o.changePause(ctx, "resuming", kind, AuditEntry{Action: "resume"}, func() error {
 		if o.dispatcher == nil {
 			return o.store.Resume(ctx, o.db, kind)
 		}
 		return o.dispatcher.pauses.resume(ctx, kind)
 	})
-	return o.auditor().record(ctx, AuditEntry{Action: "resume", Target: kind.String()}, err)
 }
 
 // Paused reads from the database the kinds of events that are paused, and lists them by aggregate
@@ -196,19 +194,25 @@ func (o *Outbox) Paused(ctx context.Context) ([]Pause, error) {
 	return list, nil
 }
 
-func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, change func() error) error {
-	err := change()
-	if err == nil && o.dispatcher != nil {
+// changePause makes a change of a pause, and records the change if it is stored, also if this process
+// cannot read the pauses afterwards.
+func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, e AuditEntry, change func() error) error {
+	failed := func(err error) error { return fmt.Errorf("outbox: %s %s: %w", doing, kind, err) }
+	if err := change(); err != nil {
+		return failed(err)
+	}
+	var err error
+	if o.dispatcher != nil {
 		err = o.dispatcher.pauses.read(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("outbox: %s %s: %w", doing, kind, err)
-	}
-	if o.poller != nil {
+		err = failed(err)
+	} else if o.poller != nil {
 		o.poller.Wake()
 	}
 	o.notifications.Notify()
-	return nil
+	e.Target = kind.String()
+	return o.auditor().record(ctx, e, err)
 }
 
 // Audit lists the entries of the audit log, the newest first.
@@ -230,6 +234,14 @@ func (o *Outbox) Audit(ctx context.Context, q AuditQuery) (Page[AuditEntry], err
 	return page, err
 }
 
+// RecordChange writes an entry of the audit log for a change that was made by other means than the calls
+// that record their changes, such as by [Store].Purge. Give Action, Target, Count, Reason and Incomplete;
+// the operator comes from the context ([WithOperator]). Without an operator RecordChange does nothing. If
+// the entry cannot be stored, the error is [ErrNotRecorded].
+func (o *Outbox) RecordChange(ctx context.Context, e AuditEntry) error {
+	return o.auditor().record(ctx, e, nil)
+}
+
 func (o *Outbox) auditor() auditor { return auditor{o.db, o.store, o.clock} }
 
 // Purge runs a purge now: it deletes all rows that are older than [Config].Purge says, and
@@ -240,5 +252,8 @@ func (o *Outbox) Purge(ctx context.Context) (int, error) {
 		return 0, &FieldError{Field: "Config.Purge", Problem: "is nil, so nothing says which rows are old; set PurgeOptions"}
 	}
 	n, err := o.purger.runOnce(ctx)
-	return n, o.auditor().record(ctx, AuditEntry{Action: "purge", Target: "old rows", Count: n}, err)
+	if err == nil || n > 0 {
+		err = o.auditor().record(ctx, AuditEntry{Action: "purge", Target: "old rows", Count: n}, err)
+	}
+	return n, err
 }

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +16,7 @@ func (a *app) audit() *cobra.Command {
 	var q outbox.AuditQuery
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Lists the changes that operators made, the newest first", Args: takesNothing,
-		Long: "Lists the changes that operators made, the newest first: pauses, replays, deletions and purges.\nAn entry is kept for 90 days, and 10,000 entries at most.",
+		Long: "Lists the changes that operators made, the newest first: pauses, replays, deletions and purges.\nA purge deletes entries that are older than 90 days, and all but the newest 10,000.",
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
 			if err := checkCount("--limit", q.Limit, outbox.MaxAuditLimit); err != nil {
 				return err
@@ -37,4 +40,14 @@ func (a *app) audit() *cobra.Command {
 	cmd.Flags().IntVar(&q.Limit, "limit", outbox.DefaultAuditLimit, "how many entries")
 	cmd.Flags().StringVar(&q.After, "after", "", "the next page: the value that the page before printed")
 	return cmd
+}
+
+// warnUnrecorded warns of a change that is done, and has no entry in the audit log. It returns other
+// errors.
+func (a *app) warnUnrecorded(err error) error {
+	if !errors.Is(err, outbox.ErrNotRecorded) {
+		return err
+	}
+	_, err = fmt.Fprintln(a.errOut, printable("Warning: "+strings.TrimPrefix(err.Error(), "outbox: ")))
+	return err
 }

@@ -129,7 +129,7 @@ func (a *app) steer(s steering, check func() error) *cobra.Command {
 			isPaused := slices.ContainsFunc(list, func(p outbox.Pause) bool { return p.Kind == kind })
 			changes := isPaused || s.pauses
 			if changes && !dryRun {
-				err = s.change(ctx, c, kind)
+				err = a.warnUnrecorded(s.change(ctx, c, kind))
 			}
 			if err != nil {
 				return err

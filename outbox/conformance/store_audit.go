@@ -28,22 +28,64 @@ var auditTests = []storeTest{
 		s.audits(want[1].ID, 2, want[2:4]...)
 		s.audits(want[4].ID, 2)
 	}},
-	{"AnEntryEndsAndIsDeleted", func(s *storeSuite) {
-		over, kept := outbox.AuditEntry{ID: "01", At: s.now(), Action: "pause"}, outbox.AuditEntry{ID: "02", At: s.now(), Action: "resume"}
-		s.ok("RecordChange", s.Store.RecordChange(s.ctx, s.DB, over, -time.Second))
-		s.audits("", 10)
-		s.ok("RecordChange", s.Store.RecordChange(s.ctx, s.DB, kept, time.Hour))
+	{"EntriesEndAndAreDeleted", func(s *storeSuite) {
+		kept, over := s.audited("02", time.Hour), s.audited("01", -time.Second)
+		alsoOver := s.audited("03", -time.Second)
 		s.audits("", 10, kept)
-		s.ok("RecordChange, again", s.Store.RecordChange(s.ctx, s.DB, over, time.Hour)) // the first is deleted
-		s.audits("", 10, kept, over)
+		s.forgets(10, 1, 1)
+		s.forgets(10, 10, 1)
+		s.forgets(10, 10, 0)
+		for _, e := range []outbox.AuditEntry{over, alsoOver} { // the entries with these ids are deleted
+			s.ok("RecordChange, again", s.Store.RecordChange(s.ctx, s.DB, e, time.Hour))
+		}
+		s.audits("", 10, alsoOver, kept, over)
+	}},
+	{"OnlyTheNewestEntriesAreKept", func(s *storeSuite) {
+		var all []outbox.AuditEntry
+		for i := range 7 {
+			all = append(all, s.audited(fmt.Sprintf("0%d", i), time.Hour))
+		}
+		slices.Reverse(all)
+		s.forgets(7, 10, 0)
+		s.forgets(3, 2, 2)
+		s.forgets(3, 2, 2)
+		s.forgets(3, 2, 0)
+		s.audits("", 10, all[:3]...)
+	}},
+	{"EntriesAreNeitherPausesNorNodes", func(s *storeSuite) {
+		kind := outbox.EventKind{AggregateType: "A", EventType: "T"}
+		s.ok("Pause", s.Store.Pause(s.ctx, s.DB, outbox.Pause{Kind: kind, Since: s.now()}))
+		s.audited("01", time.Hour)
 		pauses, err := s.Store.Paused(s.ctx, s.DB)
 		s.ok("Paused", err)
 		nodes, err := s.Store.Nodes(s.ctx, s.DB)
 		s.ok("Nodes", err)
-		if len(pauses)+len(nodes) > 0 {
+		if len(pauses) != 1 || len(nodes) > 0 {
 			s.t.Fatalf("entries are read as something else: %+v, %+v", pauses, nodes)
 		}
+		s.forgets(0, 10, 1)
+		if pauses, err = s.Store.Paused(s.ctx, s.DB); err != nil || len(pauses) != 1 {
+			s.t.Fatalf("the pause is gone with the entries: %+v, %v", pauses, err)
+		}
 	}},
+}
+
+// audited records an entry.
+func (s *storeSuite) audited(id string, keep time.Duration) outbox.AuditEntry {
+	s.t.Helper()
+	e := outbox.AuditEntry{ID: id, At: s.now(), Action: "pause"}
+	s.ok("RecordChange", s.Store.RecordChange(s.ctx, s.DB, e, keep))
+	return e
+}
+
+// forgets deletes old entries, and compares how many were deleted.
+func (s *storeSuite) forgets(keep, limit, want int) {
+	s.t.Helper()
+	n, err := s.Store.ForgetChanges(s.ctx, s.DB, keep, limit)
+	s.ok("ForgetChanges", err)
+	if n != want {
+		s.t.Fatalf("ForgetChanges(%d, %d) deleted %d entries; want %d", keep, limit, n, want)
+	}
 }
 
 // audits reads entries of the audit log and compares them.

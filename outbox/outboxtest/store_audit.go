@@ -21,12 +21,28 @@ func (s *Store) RecordChange(ctx context.Context, _ outbox.DB, entry outbox.Audi
 		return err
 	}
 	defer s.mu.Unlock()
-	now := s.clock()
-	s.changes = append(s.changes, change{entry, now.Add(keep)})
-	slices.SortFunc(s.changes, func(a, b change) int { return cmp.Compare(b.ID, a.ID) })
-	s.changes = slices.DeleteFunc(s.changes, func(c change) bool { return !c.until.After(now) })
-	s.changes = s.changes[:min(len(s.changes), outbox.AuditLimit)]
+	i, _ := slices.BinarySearchFunc(s.changes, entry.ID, func(c change, id string) int { return cmp.Compare(id, c.ID) })
+	s.changes = slices.Insert(s.changes, i, change{entry, s.clock().Add(keep)})
 	return nil
+}
+
+// ForgetChanges implements [outbox.Store].
+func (s *Store) ForgetChanges(ctx context.Context, _ outbox.DB, keep, limit int) (int, error) {
+	if err := s.lock(ctx, "deleting old entries of the audit log"); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	before, now, over := len(s.changes), s.clock(), 0
+	from := max(keep, before-limit)
+	s.changes = s.changes[:min(from, before)]
+	s.changes = slices.DeleteFunc(s.changes, func(c change) bool {
+		ends := !c.until.After(now) && over < limit
+		if ends {
+			over++
+		}
+		return ends
+	})
+	return before - len(s.changes), nil
 }
 
 // Audit implements [outbox.Store].

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,48 +34,35 @@ func (s *Store) RecordChange(ctx context.Context, db outbox.DB, e outbox.AuditEn
 	q := s.query(256)
 	q.add("INSERT INTO ").control(s).add(" (kind, name, value, expires_at) VALUES ('audit', ").arg(e.ID).add(", ").arg(string(value)).
 		add(", ").fromNow(keep).add(")")
-	if _, err = s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) }); err != nil {
-		return err
-	}
-	return s.forgetChanges(ctx, db)
+	_, err = s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) })
+	return err
 }
 
-// auditForgotten is how many entries of the audit log a change deletes at most, of each sort.
-const auditForgotten = 100
-
-// forgetChanges deletes entries of the audit log: of the oldest entries, the entries whose time is over,
-// and the entries beyond the limit. The names are read first, as in forgetEnded.
-func (s *Store) forgetChanges(ctx context.Context, db outbox.DB) error {
+// ForgetChanges implements [outbox.Store]. The names are read first, as in forgetEnded.
+func (s *Store) ForgetChanges(ctx context.Context, db outbox.DB, keep, limit int) (int, error) {
+	over, surplus := s.query(256), s.query(256)
+	over.add("SELECT name FROM ").control(s).add(" WHERE kind = 'audit' AND expires_at <= ").now().
+		add(" ORDER BY name LIMIT ", strconv.Itoa(limit))
+	surplus.add("SELECT name FROM ").control(s).add(" WHERE kind = 'audit' ORDER BY name DESC LIMIT ", strconv.Itoa(limit), " OFFSET ", strconv.Itoa(keep))
 	var names []string
-	read := func(q *query) error {
-		return s.rows(ctx, db, "looking for old entries of the audit log", q, func(rows *sql.Rows) error {
+	for _, q := range []*query{over, surplus} {
+		err := s.rows(ctx, db, "looking for old entries of the audit log", q, func(rows *sql.Rows) error {
 			var name string
-			var over bool
-			err := rows.Scan(&name, &over)
-			if over {
-				names = append(names, name)
-			}
+			err := rows.Scan(&name)
+			names = append(names, name)
 			return err
 		})
-	}
-	oldest := s.query(256)
-	oldest.add("SELECT name, CASE WHEN expires_at <= ").now().add(" THEN 1 ELSE 0 END FROM ").control(s).
-		add(" WHERE kind = 'audit' ORDER BY name LIMIT ", strconv.Itoa(auditForgotten))
-	err := read(oldest)
-	if err == nil {
-		beyond := s.query(256)
-		beyond.add("SELECT name, 1 FROM ").control(s).add(" WHERE kind = 'audit' ORDER BY name DESC LIMIT ", strconv.Itoa(auditForgotten), " OFFSET ", strconv.Itoa(outbox.AuditLimit))
-		err = read(beyond)
-	}
-	for _, name := range names {
 		if err != nil {
-			break
+			return 0, err
 		}
-		q := s.query(128)
-		q.add("DELETE FROM ").control(s).add(" WHERE kind = 'audit' AND name = ").arg(name)
-		_, err = s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "deleting an old entry of the audit log", q) })
 	}
-	return err
+	if len(names) == 0 {
+		return 0, nil
+	}
+	slices.Sort(names)
+	q := s.query(1024)
+	q.add("DELETE FROM ").control(s).add(" WHERE kind = 'audit' AND ").ids("name", slices.Compact(names))
+	return s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "deleting old entries of the audit log", q) })
 }
 
 // Audit implements [outbox.Store]. A row whose value cannot be read is an entry without an action.
