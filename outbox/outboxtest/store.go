@@ -33,7 +33,7 @@ type Store struct {
 	nodes  map[string]report // by owner
 	ranges outbox.Ranges     // as they were set last
 	shares map[outbox.EventKind]outbox.Shares
-	// changes are the audit log, the newest first.
+	// changes are the audit log, the oldest first.
 	changes []change
 }
 

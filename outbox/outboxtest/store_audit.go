@@ -21,7 +21,7 @@ func (s *Store) RecordChange(ctx context.Context, _ outbox.DB, entry outbox.Audi
 		return err
 	}
 	defer s.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(s.changes, entry.ID, func(c change, id string) int { return cmp.Compare(id, c.ID) })
+	i, _ := slices.BinarySearchFunc(s.changes, entry.ID, func(c change, id string) int { return cmp.Compare(c.ID, id) })
 	s.changes = slices.Insert(s.changes, i, change{entry, s.clock().Add(keep)})
 	return nil
 }
@@ -33,8 +33,7 @@ func (s *Store) ForgetChanges(ctx context.Context, _ outbox.DB, keep, limit int)
 	}
 	defer s.mu.Unlock()
 	before, now, over := len(s.changes), s.clock(), 0
-	from := max(keep, before-limit)
-	s.changes = s.changes[:min(from, before)]
+	s.changes = slices.Delete(s.changes, 0, min(max(before-keep, 0), limit))
 	s.changes = slices.DeleteFunc(s.changes, func(c change) bool {
 		ends := !c.until.After(now) && over < limit
 		if ends {
@@ -52,7 +51,7 @@ func (s *Store) Audit(ctx context.Context, _ outbox.DB, before string, limit int
 	}
 	defer s.mu.Unlock()
 	var list []outbox.AuditEntry
-	for _, c := range s.changes {
+	for _, c := range slices.Backward(s.changes) {
 		if (before == "" || c.ID < before) && c.until.After(s.clock()) && len(list) < limit {
 			list = append(list, c.AuditEntry)
 		}

@@ -17,19 +17,16 @@ func TestTheAuditLogCostsWhatItReturns(t *testing.T) {
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		ctx, store := t.Context(), storeFor(db.Kind)
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
-		const entries = 1000
-		tx, err := db.BeginTx(ctx, nil)
-		require.NoError(t, err)
+		const entries = 300
 		for i := range entries {
-			require.NoError(t, store.RecordChange(ctx, tx, outbox.AuditEntry{ID: fmt.Sprintf("%06d", i), At: time.Now()}, time.Hour))
+			require.NoError(t, store.RecordChange(ctx, db.DB, outbox.AuditEntry{ID: fmt.Sprintf("%06d", i), At: time.Now()}, time.Hour))
 		}
-		require.NoError(t, tx.Commit())
 		if db.Kind == testdb.Postgres {
-			_, err = db.ExecContext(ctx, "ANALYZE outbox_event_control")
+			_, err := db.ExecContext(ctx, "ANALYZE outbox_event_control")
 			require.NoError(t, err)
 		}
 		db.SetMaxOpenConns(1) // MySQL's counters are per session
-		for _, before := range []string{"", "000500"} {
+		for _, before := range []string{"", "000150"} {
 			rec := &recorded{DB: db.DB}
 			cost := costOf(t, db, rec, func() {
 				list, err := store.Audit(ctx, rec, before, 10)
@@ -42,9 +39,9 @@ func TestTheAuditLogCostsWhatItReturns(t *testing.T) {
 		require.NoError(t, store.RecordChange(ctx, rec, outbox.AuditEntry{ID: "x", At: time.Now()}, time.Hour))
 		require.Len(t, rec.statements, 1, "a write is one statement")
 		for want := entries; want > 0; {
-			n, err := store.ForgetChanges(ctx, rec, 1, 400)
+			n, err := store.ForgetChanges(ctx, rec, 1, 120)
 			require.NoError(t, err)
-			require.Equal(t, min(want, 400), n)
+			require.Equal(t, min(want, 120), n)
 			want -= n
 		}
 	})
