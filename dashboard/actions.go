@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/internal/webaddr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -37,6 +39,7 @@ type shownAction struct {
 	Done, Of                         int // Of is the number that the confirmation said; 0: unknown
 	Started, Ended                   time.Time
 	Problem                          string
+	Unrecorded                       bool // done, but not in the audit log
 }
 
 // start runs a change in the background, and returns the id of its action.
@@ -54,7 +57,7 @@ func (a *actions) start(p *page, c *change, of int) (id string, err error) {
 	}
 	a.mu.Unlock()
 	ended := make(chan struct{})
-	ctx := context.WithoutCancel(p.r.Context())
+	ctx := outbox.WithOperator(context.WithoutCancel(p.r.Context()), outbox.Operator{Name: p.User, From: webaddr.Client(p.r)})
 	go func() {
 		defer close(ended)
 		a.run(ctx, p.dashboard, c, shown)
@@ -93,7 +96,7 @@ func (a *actions) run(ctx context.Context, d *Dashboard, c *change, shown *shown
 	})
 	a.mu.Lock()
 	shown.Done, shown.Ended = n, time.Now().UTC()
-	if err != nil {
+	if shown.Unrecorded = errors.Is(err, outbox.ErrNotRecorded); err != nil && !shown.Unrecorded {
 		shown.Problem = actionProblem(err)
 	}
 	a.mu.Unlock()
@@ -197,7 +200,7 @@ func (a *shownAction) body() markup {
 `,
 		a.state(),
 		when(a.Of > 0, `<progress max="{}" value="{}" aria-label="Progress">{} of {}</progress>`, a.Of, a.Done, a.Done, a.Of),
-		when(a.Problem != "", `<p>{}</p>`, a.Problem),
+		when(a.Problem != "", `<p>{}</p>`, a.Problem)+when(a.Unrecorded, `<p class="note">The change is done, but it is not recorded in the audit log. Do not repeat it. The log of this service has the reason.</p>`),
 		cut(a.Target, 1000), cmp.Or(a.User, "–"), instant(a.Started), instant(a.Ended),
 		when(a.Ended.IsZero(), `<p>This page reloads itself every two seconds. You may leave it: the action goes on.</p>`))
 }

@@ -46,11 +46,12 @@ func (p *page) menu() markup {
 `, to, when(current, ` aria-current="page"`), text)
 	}
 	return when(p.Name != "", `<nav aria-label="Pages">
-{}{}{}{}</nav>`,
+{}{}{}{}{}</nav>`,
 		item("./", "Overview", p.Here == ""),
 		item("events", "Events", p.Here == "events" || p.Here == "event"),
 		item("dead", "Dead letters", p.Here == "dead" || p.Here == "letters"),
-		item("steering", "Steering", p.Here == "steering"))
+		item("steering", "Steering", p.Here == "steering"),
+		item("audit", "Audit log", p.Here == "audit"))
 }
 
 // crumb is a link of the breadcrumbs.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/verdict"
+	"github.com/outboxkit/outbox-go/internal/webaddr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -148,11 +148,7 @@ func (p *page) viewer() string {
 	if p.User != "" {
 		return "user " + p.User
 	}
-	host, _, err := net.SplitHostPort(p.r.RemoteAddr)
-	if err != nil {
-		host = p.r.RemoteAddr
-	}
-	return "address " + host
+	return "address " + webaddr.Client(p.r)
 }
 
 // live streams samples to a viewer.

@@ -24,7 +24,7 @@ func TestSharesAreShown(t *testing.T) {
 		require.True(t, set)
 	}
 	steering := s.get("/shop/steering")
-	require.Regexp(t, `Order / OrderPlaced</th><td class="text">8 at once; 2.5 a second, burst 10</td><td class="text">node-1</td><td>3 of 8</td><td><time`, steering)
-	require.Contains(t, steering, `&lt;node-2&gt;</td><td>waits</td>`)
-	require.Regexp(t, `Idle</th><td class="text">2 at once</td><td colspan="3">No process has a share now`, steering)
+	require.Regexp(t, `Order / OrderPlaced</th><td class="text" data-label="Limits">8 at once; 2.5 a second, burst 10</td><td class="text" data-label="Process">node-1</td><td data-label="Share">3 of 8</td><td data-label="Until"><time`, steering)
+	require.Contains(t, steering, `&lt;node-2&gt;</td><td data-label="Share">waits</td>`)
+	require.Regexp(t, `Idle</th><td class="text" data-label="Limits">2 at once</td><td colspan="3">No process has a share now`, steering)
 }

@@ -121,7 +121,7 @@ type KindConfig struct {
 	// Burst is how many deliveries may begin at once after a pause. Defaults to a tenth
 	// of Rate, at least 1.
 	Burst int `yaml:"burst" mapstructure:"burst"`
-	// Fleetwide makes Concurrency and Rate bounds of all processes together.
+	// Fleetwide makes Concurrency, Rate, KeyConcurrency and KeyRate bounds of all processes together.
 	Fleetwide bool `yaml:"fleetwide" mapstructure:"fleetwide"`
 	// KeyConcurrency is how many listeners run at once, and KeyRate how many deliveries begin in a second,
 	// for each key of the kind; single-node and multi-node only.

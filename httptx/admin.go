@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/internal/verdict"
+	"github.com/outboxkit/outbox-go/internal/webaddr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -40,6 +41,7 @@ const (
 //	GET    /stats                      whether the outbox is well; counts, ages and queues
 //	GET    /nodes                      the processes that deliver or write
 //	GET    /shares                     the limits of all processes together, and the share of each process
+//	GET    /audit                      ?limit= &after=   the changes that operators made, the newest first
 //	GET    /events                     ?status= &event_type= &aggregate_type= &aggregate_id= &tenant_id= &since= &until= &limit= &after=
 //	GET    /events/{id}                an event; with ReadPayloads, headers and payload too
 //	GET    /dead-letters               ?event_type= &aggregate_type= &aggregate_id= &tenant_id= &group= &since= &until= &limit= &after=
@@ -64,7 +66,9 @@ const (
 // malformed, empty or given twice is a 400 that names the parameter, so that a typing error does
 // not replay everything. An unknown id is a 404. An error of the database is a 500, or a 503 after
 // [AdminTimeout] or [AdminBulkTimeout]; the text of the error goes only to the log, with an id that
-// the answer names. Each change is a line in the log; see [AuditEntry].
+// the answer names. Each change is a line in the log (see [AuditEntry]), and each change but a wake is an
+// entry of the audit log ([outbox.Outbox.Audit]). If the entry cannot be stored, the answer is a 200 with
+// a "warning", because the change is done.
 //
 // The endpoints do not use the request's transaction: a [Transaction] middleware around the
 // endpoints commits before they run. Admin panics when ob is nil.
@@ -94,6 +98,7 @@ func AdminRoutes(ob *outbox.Outbox, access Access) []AdminRoute {
 		{http.MethodGet, "/stats", a.show(a.stats)},
 		{http.MethodGet, "/nodes", a.show(a.nodes)},
 		{http.MethodGet, "/shares", a.show(a.shares)},
+		{http.MethodGet, "/audit", a.show(a.audit, "limit", "after")},
 		{http.MethodGet, "/events", a.show(a.events, eventParameters...)},
 		{http.MethodGet, "/events/{id}", a.show(a.event)},
 		{http.MethodGet, "/dead-letters", a.show(a.list, listed...)},
@@ -190,7 +195,11 @@ func (a *admin) handle(needed Role, timeout time.Duration, serve endpoint, known
 		p, err := parametersOf(r, known)
 		var answer any
 		if err == nil {
+			r = r.WithContext(outbox.WithOperator(ctx, outbox.Operator{Name: user, From: webaddr.Client(r)}))
 			answer, err = serve(&call{Request: r, user: user, role: role}, p)
+		}
+		if errors.Is(err, outbox.ErrNotRecorded) { // the change is done; the log has the error
+			answer, err = unrecorded(answer), nil
 		}
 		if err == nil && answer == nil {
 			setHeaders(w)
@@ -219,7 +228,7 @@ func (a *admin) refused(needed Role) string {
 
 // parameterOf names the parameter for a field that package outbox refuses.
 var parameterOf = map[string]string{
-	"EventQuery.After": "after", "DeadQuery.After": "after", "EventFilter.EventType": "event_type", "EventFilter.AggregateType": "aggregate_type",
+	"EventQuery.After": "after", "AuditQuery.After": "after", "DeadQuery.After": "after", "EventFilter.EventType": "event_type", "EventFilter.AggregateType": "aggregate_type",
 	"EventFilter.AggregateID": "aggregate_id", "EventFilter.TenantID": "tenant_id", "DeadFilter.EventType": "event_type",
 	"DeadFilter.AggregateType": "aggregate_type", "DeadFilter.AggregateID": "aggregate_id", "DeadFilter.TenantID": "tenant_id",
 	"Pause.Reason": "reason", "Pause.Until": "for",
@@ -268,6 +277,22 @@ func (p problem) after(answer any) problem {
 	return p
 }
 
+// unrecorded is the answer to a change that is done, and has no entry in the audit log.
+func unrecorded(answer any) any {
+	done := struct {
+		Replayed *int   `json:"replayed,omitempty"`
+		Deleted  *int   `json:"deleted,omitempty"`
+		Warning  string `json:"warning"`
+	}{Warning: "the change is done, but it is not recorded in the audit log; the log of this service has the reason"}
+	switch answer := answer.(type) {
+	case replayed:
+		done.Replayed = &answer.Replayed
+	case deleted:
+		done.Deleted = &answer.Deleted
+	}
+	return done
+}
+
 func (a *admin) stats(c *call, _ parameters) (any, error) {
 	facts, err := verdict.Read(c.Context(), a.outbox, 0)
 	return statsAnswer(&facts), err
@@ -314,11 +339,12 @@ func (a *admin) replay(c *call, _ parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.dead.Replay(c.Context(), id); err != nil {
+	err = a.dead.Replay(c.Context(), id)
+	if err != nil && !errors.Is(err, outbox.ErrNotRecorded) {
 		return nil, err
 	}
 	c.count = 1
-	return replayed{1}, nil
+	return replayed{1}, err
 }
 
 func (a *admin) replayAll(c *call, p parameters) (any, error) {
@@ -336,11 +362,15 @@ func (a *admin) remove(c *call, _ parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.dead.Delete(c.Context(), id); err != nil {
-		return nil, err
+	switch err = a.dead.Delete(c.Context(), id); {
+	case err == nil:
+		c.count = 1
+		return nil, nil
+	case errors.Is(err, outbox.ErrNotRecorded):
+		c.count = 1
+		return deleted{1}, err
 	}
-	c.count = 1
-	return nil, nil
+	return nil, err
 }
 
 func (a *admin) removeAll(c *call, p parameters) (any, error) {

@@ -49,6 +49,15 @@ func (a *admin) shares(c *call, _ parameters) (any, error) {
 	return operjson.SharesOf(list), err
 }
 
+func (a *admin) audit(c *call, p parameters) (any, error) {
+	limit, err := p.limit()
+	if err != nil {
+		return nil, err
+	}
+	page, err := a.outbox.Audit(c.Context(), outbox.AuditQuery{After: p["after"], Limit: limit})
+	return operjson.AuditOf(page), err
+}
+
 // group is an [outbox.DeadGroup] in JSON.
 type group struct {
 	ID            string               `json:"group"`

@@ -212,7 +212,7 @@ func (b *builder) build() *Outbox {
 		}
 	}
 	o.writer = newWriter(b, o)
-	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, wake: o.Wake}
+	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, audit: o.auditor(), wake: o.Wake}
 	if b.byKey != nil {
 		o.dead.replayed = StatusRetry
 	}

@@ -23,6 +23,7 @@ type DeadLetters struct {
 	db    DB
 	store Store
 	clock Clock
+	audit auditor
 	wake  func() // called after a replay or a deletion; may be nil
 	// replayed is the status of a replayed event; zero: NEW.
 	replayed Status
@@ -36,7 +37,7 @@ func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 	if err := v.err(); err != nil {
 		return nil, err
 	}
-	return &DeadLetters{db: db, store: store, clock: clockOr(nil)}, nil
+	return &DeadLetters{db: db, store: store, clock: clockOr(nil), audit: auditor{db, store, clockOr(nil)}}, nil
 }
 
 // Find lists dead letters, ordered by their time of death, then by id, without their
@@ -157,7 +158,7 @@ func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
 	if err != nil {
 		return fmt.Errorf("outbox: replaying dead letter %q: %w", eventID, err)
 	}
-	return nil
+	return d.audit.record(ctx, AuditEntry{Action: "replay", Target: "event_id=" + eventID, Count: n}, nil)
 }
 
 func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
@@ -177,7 +178,7 @@ func (d *DeadLetters) Delete(ctx context.Context, eventID string) error {
 	if err != nil {
 		return fmt.Errorf("outbox: deleting dead letter %q: %w", eventID, err)
 	}
-	return nil
+	return d.audit.record(ctx, AuditEntry{Action: "delete", Target: "event_id=" + eventID, Count: n}, nil)
 }
 
 func (d *DeadLetters) delete(ctx context.Context, ids []string) (int, error) {
@@ -210,9 +211,12 @@ func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int, op
 	}
 	n, err := d.each(ctx, f, defaultTo(batch, bulkBatch), opts, d.replay)
 	if err != nil {
-		return n, fmt.Errorf("outbox: replaying dead letters: %w", err)
+		err = fmt.Errorf("outbox: replaying dead letters: %w", err)
 	}
-	return n, nil
+	if n > 0 {
+		err = d.audit.record(ctx, AuditEntry{Action: "replay", Target: f.target(), Count: n}, err)
+	}
+	return n, err
 }
 
 // DeleteAll deletes, batch by batch, the events that were dead when the call began. DeleteAll
@@ -223,9 +227,12 @@ func (d *DeadLetters) DeleteAll(ctx context.Context, f DeadFilter, batch int, op
 	}
 	n, err := d.each(ctx, f, defaultTo(batch, bulkBatch), opts, d.delete)
 	if err != nil {
-		return n, fmt.Errorf("outbox: deleting dead letters: %w", err)
+		err = fmt.Errorf("outbox: deleting dead letters: %w", err)
 	}
-	return n, nil
+	if n > 0 {
+		err = d.audit.record(ctx, AuditEntry{Action: "delete", Target: f.target(), Count: n}, err)
+	}
+	return n, err
 }
 
 func checkBulk(method string, f DeadFilter, batch int) error {

@@ -54,12 +54,13 @@ func kindShares(row Shares) KindShares {
 	k := KindShares{
 		Kind:        EventKind{AggregateType: AggregateType(state.Kind[0]), EventType: EventType(state.Kind[1])},
 		Concurrency: state.Limits.Concurrency, Rate: state.Limits.Rate, Burst: state.Limits.Burst,
+		KeyConcurrency: state.Limits.KeyConcurrency, KeyRate: state.Limits.KeyRate,
 	}
 	if k.Kind == (EventKind{}) { // written by an older version
 		aggregateType, eventType, _ := strings.Cut(state.Of, "/")
 		k.Kind = EventKind{AggregateType: AggregateType(aggregateType), EventType: EventType(eventType)}
 	}
-	if k.Concurrency > 0 || k.Rate > 0 {
+	if state.Limits != (shares.Limits{}) {
 		k.Parts = state.Limits.Parts()
 	}
 	for _, m := range state.Members {

@@ -44,6 +44,16 @@ type Inspector interface {
 	// the larger of two numbers: the leases that were counted, and the leases that the node
 	// reported.
 	Nodes(ctx context.Context, db DB) ([]Node, error)
+	// RecordChange stores an entry of the audit log, for the given time by the database's clock. The ids
+	// of entries are in the order of time.
+	RecordChange(ctx context.Context, db DB, entry AuditEntry, keep time.Duration) error
+	// ForgetChanges deletes entries of the audit log whose time is over, and entries beyond the newest
+	// keep entries, limit of each at most. It returns how many entries it deleted. Purges call it until it
+	// deletes none.
+	ForgetChanges(ctx context.Context, db DB, keep, limit int) (int, error)
+	// Audit reads the entries of the audit log whose time is not over, with ids before the given id, the
+	// greatest id first, and limit at most. An empty id stands for all.
+	Audit(ctx context.Context, db DB, before string, limit int) ([]AuditEntry, error)
 	// AllShares reads the shares of all kinds, as Shares reads those of a kind, in any order.
 	AllShares(ctx context.Context, db DB) ([]Shares, error)
 }
@@ -145,13 +155,16 @@ type Node struct {
 // processes in these limits; see [Rules].Fleetwide. A part is the smallest share.
 type KindShares struct {
 	Kind EventKind
-	// Concurrency, Rate (in a second) and Burst are the limits, as the process knew them that last
+	// Concurrency, Rate (in a second), Burst, KeyConcurrency and KeyRate are the limits, as the process knew them that last
 	// replaced the row; zero: no bound. Parts is the number of parts into which the limits are divided;
 	// zero: not known, because an older version wrote the row.
 	Concurrency int
 	Rate        float64
 	Burst       int
-	Parts       int
+	// KeyConcurrency and KeyRate are for each key.
+	KeyConcurrency int
+	KeyRate        float64
+	Parts          int
 	// Shares are of the processes that have a share or wait for a share, in the order in which they get
 	// parts. Processes without events of the kind have no share.
 	Shares []ProcessShare
@@ -178,6 +191,42 @@ type OwnShare struct {
 	// Parts is how many of Of parts this process acts on: zero while the process waits for a share, and
 	// without events that wait, although deliveries that run may keep parts.
 	Parts, Of int
+}
+
+// Operator is who changes an outbox: the person, and from where.
+type Operator struct {
+	Name string // of the user; at most 256 characters are kept
+	From string // an address, a host or a program; at most 256 characters are kept
+}
+
+// AuditEntry is a change that an operator made. An entry has no payloads and headers, and no text of a
+// database's error.
+type AuditEntry struct {
+	// ID is in the order of time.
+	ID string
+	// At is when the change ended, by the clock of the process.
+	At time.Time
+	Operator
+	// Action is pause, resume, replay, delete or purge.
+	Action string
+	// Target names the object of the action: "event_id=…", a kind of event, or a filter in the form of a
+	// query. The value of tenant_id is left out.
+	Target string
+	// Count is how many events were changed.
+	Count int
+	// Reason is the reason of a pause.
+	Reason string
+	// Incomplete says that the change failed after Count events, or that a pause was stored or ended, and
+	// the process of the operator could not read that.
+	Incomplete bool
+}
+
+// AuditQuery is a page of the audit log.
+type AuditQuery struct {
+	// After is the Next of the page before; empty: the first page.
+	After string
+	// Limit is the most entries of a page. Defaults to DefaultAuditLimit; at most MaxAuditLimit.
+	Limit int
 }
 
 // Delivers reports whether the node is known to deliver, or to be a standby: the mode of the node

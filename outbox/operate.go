@@ -154,7 +154,7 @@ func (o *Outbox) Pause(ctx context.Context, pause Pause) error {
 		return err
 	}
 	pause.Since, pause.Automatic = storedTime(o.clock.Now()), false
-	return o.changePause(ctx, "pausing", pause.Kind, func() error {
+	return o.changePause(ctx, "pausing", pause.Kind, AuditEntry{Action: "pause", Target: pauseTarget(pause.Kind, pause.AggregateID), Reason: pause.Reason}, func() error {
 		if !pause.Until.IsZero() {
 			pause.Until = storedTime(pause.Until)
 			if err := o.checkUntil(ctx, pause.Until); err != nil {
@@ -184,7 +184,7 @@ func (o *Outbox) Resume(ctx context.Context, kind EventKind) error {
 	if err := v.err(); err != nil {
 		return err
 	}
-	return o.changePause(ctx, "resuming", kind, func() error {
+	return o.changePause(ctx, "resuming", kind, AuditEntry{Action: "resume", Target: pauseTarget(kind, "")}, func() error {
 		if o.dispatcher == nil {
 			return o.store.Resume(ctx, o.db, kind, "")
 		}
@@ -210,7 +210,7 @@ func (o *Outbox) ResumeKey(ctx context.Context, kind EventKind, aggregateID stri
 	if err := v.err(); err != nil {
 		return err
 	}
-	return o.changePause(ctx, "resuming a key of", kind, func() error {
+	return o.changePause(ctx, "resuming a key of", kind, AuditEntry{Action: "resume", Target: pauseTarget(kind, aggregateID)}, func() error {
 		list, err := o.store.Paused(ctx, o.db)
 		if err != nil {
 			return err
@@ -244,20 +244,54 @@ func (o *Outbox) Paused(ctx context.Context) ([]Pause, error) {
 	return list, nil
 }
 
-func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, change func() error) error {
-	err := change()
-	if err == nil && o.dispatcher != nil {
+// changePause makes a change of a pause, and records the change if it is stored, also if this process
+// cannot read the pauses afterwards.
+func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, e AuditEntry, change func() error) error {
+	failed := func(err error) error { return fmt.Errorf("outbox: %s %s: %w", doing, kind, err) }
+	if err := change(); err != nil {
+		return failed(err)
+	}
+	var err error
+	if o.dispatcher != nil {
 		err = o.dispatcher.pauses.read(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("outbox: %s %s: %w", doing, kind, err)
-	}
-	if o.poller != nil {
+		err = failed(err)
+	} else if o.poller != nil {
 		o.poller.Wake()
 	}
 	o.notifications.Notify()
-	return nil
+	return o.auditor().record(ctx, e, err)
 }
+
+// Audit lists the entries of the audit log, the newest first.
+func (o *Outbox) Audit(ctx context.Context, q AuditQuery) (Page[AuditEntry], error) {
+	if q.Limit < 0 || q.Limit > MaxAuditLimit {
+		return Page[AuditEntry]{}, &FieldError{Field: "AuditQuery.Limit", Problem: fmt.Sprintf("is %d; it must be from 1 to %d, or zero for %d", q.Limit, MaxAuditLimit, DefaultAuditLimit)}
+	}
+	v := validator{what: "AuditQuery"}
+	if v.text("After", q.After, MaxEventIDLength); v.err() != nil {
+		return Page[AuditEntry]{}, v.err()
+	}
+	limit := defaultTo(q.Limit, DefaultAuditLimit)
+	rows, err := o.store.Audit(ctx, o.db, q.After, limit+1)
+	page := Page[AuditEntry]{Rows: rows}
+	if len(rows) > limit {
+		page.Rows = rows[:limit]
+		page.Next = rows[limit-1].ID
+	}
+	return page, err
+}
+
+// RecordChange writes an entry of the audit log for a change that was made by other means than the calls
+// that record their changes, such as by [Store].Purge. Give Action, Target, Count, Reason and Incomplete;
+// the operator comes from the context ([WithOperator]). Without an operator RecordChange does nothing. If
+// the entry cannot be stored, the error is [ErrNotRecorded].
+func (o *Outbox) RecordChange(ctx context.Context, e AuditEntry) error {
+	return o.auditor().record(ctx, e, nil)
+}
+
+func (o *Outbox) auditor() auditor { return auditor{o.db, o.store, o.clock} }
 
 // Purge runs a purge now: it deletes all rows that are older than [Config].Purge says, and
 // returns how many rows it deleted, also with an error. Without that configuration, Purge
@@ -266,5 +300,9 @@ func (o *Outbox) Purge(ctx context.Context) (int, error) {
 	if o.purger == nil {
 		return 0, &FieldError{Field: "Config.Purge", Problem: "is nil, so nothing says which rows are old; set PurgeOptions"}
 	}
-	return o.purger.runOnce(ctx)
+	n, err := o.purger.runOnce(ctx)
+	if err == nil || n > 0 {
+		err = o.auditor().record(ctx, AuditEntry{Action: "purge", Target: "old rows", Count: n}, err)
+	}
+	return n, err
 }

@@ -72,7 +72,27 @@ func (p *purger) runOnce(ctx context.Context) (total int, err error) {
 	if total > 0 {
 		p.log.Info("outbox: purged old rows", logKeyCount, total)
 	}
-	return total, nil
+	return total, p.forgetChanges(ctx)
+}
+
+// forgetChanges deletes the entries of the audit log whose time is over, and the entries beyond
+// AuditLimit, in batches.
+func (p *purger) forgetChanges(ctx context.Context) error {
+	for {
+		n, err := p.forgetBatch(ctx)
+		if err != nil {
+			return fmt.Errorf("outbox: purging the audit log: %w", err)
+		}
+		if n == 0 {
+			return nil
+		}
+	}
+}
+
+func (p *purger) forgetBatch(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return p.store.ForgetChanges(ctx, p.db, AuditLimit, auditBatch)
 }
 
 // queries are the purges of a run: one of all rows, unless some kinds have a retention of their own.

@@ -70,6 +70,7 @@ func (a *app) do(ctx context.Context, b *bulk, matching int64, change func(ctx c
 	working, w := gently(ctx, bar.set)
 	done, err := change(working, w.progress)
 	bar.end()
+	err = a.warnUnrecorded(err)
 	interrupted := err != nil && ctx.Err() != nil && (w.cut.Load() || errors.Is(err, context.Canceled))
 	doubt := 0
 	if interrupted && w.inDoubt(err) {
@@ -206,11 +207,16 @@ func chosenIDs(ids []string, everything, filtered bool) ([]string, error) {
 // named changes the letters of these ids, and reports how many of the ids have no dead letter.
 func (a *app) named(ctx context.Context, b *bulk, dead *outbox.DeadLetters, ids []string, matching int64, one func(*outbox.DeadLetters, context.Context, string) error) error {
 	var absent int
+	var unrecorded error // of the last change without an entry in the audit log
 	var taken outbox.KeyTakenError
 	err := a.do(ctx, b, matching, func(ctx context.Context, progress func(int)) (done int, err error) {
 		for _, id := range ids {
 			switch err := one(dead, ctx, id); {
 			case err == nil:
+				done++
+				progress(done)
+			case errors.Is(err, outbox.ErrNotRecorded):
+				unrecorded = err
 				done++
 				progress(done)
 			case exitCode(err) == exitNotFound:
@@ -226,7 +232,7 @@ func (a *app) named(ctx context.Context, b *bulk, dead *outbox.DeadLetters, ids 
 		if taken.Letters > 0 {
 			return done, &taken
 		}
-		return done, nil
+		return done, unrecorded
 	})
 	if b.dryRun || matching == 0 {
 		absent = len(ids) - int(matching)

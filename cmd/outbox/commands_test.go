@@ -279,6 +279,46 @@ func TestOldEventsArePurgedAndOthersStay(t *testing.T) {
 	})
 }
 
+func TestTheAuditLogIsShown(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		s.dead(t, "x", 2)
+		ok(t, s.DSN, "dead", "replay", "d000000")
+		ok(t, s.DSN, "pause", "OrderPlaced", "--reason", "provider down")
+		require.Regexp(t, `outbox on .+ +pause +0 +no +__GLOBAL__/OrderPlaced +provider down\n.*replay +1 +no +event_id=d000000`, ok(t, s.DSN, "audit"))
+		page := answer(t, s.DSN, "audit", "--limit", "1")
+		require.Equal(t, "pause", page["entries"].([]any)[0].(map[string]any)["action"])
+		page = answer(t, s.DSN, "audit", "--after", page["next"].(string))
+		require.Len(t, page["entries"], 1)
+		require.NotContains(t, page, "next")
+		ok(t, s.DSN, "purge", "--retention", "0s", "--yes")
+		require.Regexp(t, `purge +1 +no +old rows, retention 0s`, ok(t, s.DSN, "audit", "--limit", "1"))
+	})
+}
+
+func TestAChangeThatIsNotRecordedIsAWarning(t *testing.T) {
+	t.Parallel()
+	s := open(t, testdb.Open(t, testdb.Main()[2]))
+	_, err := s.DB.ExecContext(t.Context(), `CREATE TRIGGER full BEFORE INSERT ON outbox_event_control WHEN NEW.kind = 'audit' BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
+	require.NoError(t, err)
+	s.dead(t, "x", 5)
+	for _, test := range []struct {
+		want string
+		args []string
+	}{
+		{"replayed 2 dead letters", []string{"dead", "replay", "d000000", "d000001", "--yes"}},
+		{"deleted 1 dead letter", []string{"dead", "delete", "d000002", "--yes"}},
+		{"paused ", []string{"pause", "OrderPlaced"}},
+		{"purged 2 done and dead events", []string{"purge", "--retention", "0s", "--yes"}},
+	} {
+		r := run(t, s.DSN, test.args...)
+		require.Equal(t, 0, r.code, r.err)
+		require.Contains(t, r.out, test.want)
+		require.Contains(t, r.err, "Warning: the change is done, but it is not recorded in the audit log: ")
+		require.Equal(t, 1, strings.Count(r.err, "Warning: the change is done"))
+	}
+}
+
 func TestSharesAreShown(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *shop) {

@@ -142,7 +142,7 @@ func (a *app) steer(s steering, check func() error) *cobra.Command {
 			isPaused := slices.ContainsFunc(list, func(p outbox.Pause) bool { return p.Kind == kind && p.AggregateID == aggregateID })
 			changes := isPaused || s.pauses
 			if changes && !dryRun {
-				err = s.change(ctx, c, kind, aggregateID)
+				err = a.warnUnrecorded(s.change(ctx, c, kind, aggregateID))
 			}
 			if err != nil {
 				return err

@@ -35,15 +35,16 @@ func (a *app) purge() *cobra.Command {
 				return err
 			}
 			b.batch = batch
-			return a.do(ctx, &b, matching, func(ctx context.Context, progress func(int)) (total int, err error) {
-				for purged := (outbox.Purged{Rows: batch}); purged.Rows == batch; {
-					if purged, err = c.store.Purge(ctx, c.db, outbox.PurgeQuery{Before: before, Limit: batch}); err != nil {
-						return total, err
-					}
-					total += purged.Rows
-					progress(total)
+			return a.do(ctx, &b, matching, func(ctx context.Context, progress func(int)) (int, error) {
+				total, err := c.purge(ctx, before, batch, progress)
+				if total == 0 && err != nil {
+					return 0, err
 				}
-				return total, nil
+				entry := outbox.AuditEntry{Action: "purge", Target: "old rows, retention " + retention.String(), Count: total, Incomplete: err != nil}
+				if unrecorded := c.ob.RecordChange(ctx, entry); err == nil {
+					err = unrecorded
+				}
+				return total, err
 			})
 		}),
 	}
@@ -51,6 +52,24 @@ func (a *app) purge() *cobra.Command {
 	cmd.Flags().IntVar(&batch, "batch", outbox.DefaultPurgeBatch, "how many are deleted in one transaction")
 	b.register(cmd)
 	return cmd
+}
+
+// purge deletes the events that ended before a time, batch by batch, and then old entries of the audit
+// log. It returns how many events it deleted, also with an error.
+func (c *client) purge(ctx context.Context, before time.Time, batch int, progress func(int)) (total int, err error) {
+	for purged := (outbox.Purged{Rows: batch}); purged.Rows == batch; {
+		if purged, err = c.store.Purge(ctx, c.db, outbox.PurgeQuery{Before: before, Limit: batch}); err != nil {
+			return total, err
+		}
+		total += purged.Rows
+		progress(total)
+	}
+	for n := 1; n > 0; {
+		if n, err = c.store.ForgetChanges(ctx, c.db, outbox.AuditLimit, batch); err != nil {
+			return total, err
+		}
+	}
+	return total, nil
 }
 
 // ended counts the events that ended before a time: all dead events, and done events up to

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxkit/outbox-go/internal/sqlname"
+	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
@@ -60,7 +61,7 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.StringVar(&a.table, "table", sqlstore.DefaultTable, "name of the table, as in schema.table")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.AddCommand(
-		a.bench(), a.dead(), a.doctor(), a.events(), a.nodes(), a.pause(), a.paused(),
+		a.audit(), a.bench(), a.dead(), a.doctor(), a.events(), a.nodes(), a.pause(), a.paused(),
 		a.purge(), a.resume(), a.schema(), a.shares(), a.stats(), a.version(),
 	)
 	a.completeFlags(root)
@@ -158,7 +159,8 @@ func (a *app) changes(fn func(ctx context.Context, c *client, args []string) err
 		if err := c.store.Check(ctx, c.db, false); err != nil {
 			return err
 		}
-		return fn(ctx, c, args)
+		host, _ := os.Hostname() // empty if it is not known
+		return fn(outbox.WithOperator(ctx, outbox.Operator{Name: operator(), From: "outbox on " + host}), c, args)
 	})
 }
 

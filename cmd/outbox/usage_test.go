@@ -40,6 +40,7 @@ var commands = [][]string{
 	{"resume"},
 	{"paused"},
 	{"nodes"},
+	{"audit"},
 	{"shares"},
 	{"purge"},
 	{"bench"},

@@ -11,12 +11,14 @@ import (
 // KindShares is an [outbox.KindShares].
 type KindShares struct {
 	Kind
-	Concurrency int     `json:"concurrency,omitempty"`
-	Rate        float64 `json:"rate,omitempty"`
-	Burst       int     `json:"burst,omitempty"`
-	Parts       int     `json:"parts,omitempty"`
-	Shares      []Share `json:"shares"`
-	Problem     string  `json:"problem,omitempty"`
+	Concurrency    int     `json:"concurrency,omitempty"`
+	Rate           float64 `json:"rate,omitempty"`
+	Burst          int     `json:"burst,omitempty"`
+	KeyConcurrency int     `json:"key_concurrency,omitempty"`
+	KeyRate        float64 `json:"key_rate,omitempty"`
+	Parts          int     `json:"parts,omitempty"`
+	Shares         []Share `json:"shares"`
+	Problem        string  `json:"problem,omitempty"`
 }
 
 // Share is an [outbox.ProcessShare].
@@ -42,7 +44,7 @@ func SharesOf(list []outbox.KindShares) Shares {
 		for j, s := range k.Shares {
 			shares[j] = Share{s.Owner, s.Parts, s.Of, s.Until.UTC(), s.Waits}
 		}
-		answer.Kinds[i] = KindShares{Kind{k.Kind.EventType, k.Kind.AggregateType}, k.Concurrency, k.Rate, k.Burst, k.Parts, shares, k.Problem}
+		answer.Kinds[i] = KindShares{Kind{k.Kind.EventType, k.Kind.AggregateType}, k.Concurrency, k.Rate, k.Burst, k.KeyConcurrency, k.KeyRate, k.Parts, shares, k.Problem}
 	}
 	return answer
 }
@@ -55,6 +57,12 @@ func Limits(k *outbox.KindShares) string {
 	}
 	if k.Rate > 0 {
 		limits = append(limits, fmt.Sprintf("%g a second, burst %d", k.Rate, k.Burst))
+	}
+	if k.KeyConcurrency > 0 {
+		limits = append(limits, fmt.Sprintf("%d at once for a key", k.KeyConcurrency))
+	}
+	if k.KeyRate > 0 {
+		limits = append(limits, fmt.Sprintf("%g a second for a key", k.KeyRate))
 	}
 	if k.Problem != "" {
 		limits = append(limits, k.Problem)

@@ -70,6 +70,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Check", checkTests},
 		{"Ranges", rangeTests},
 		{"Shares", sharesTests},
+		{"Audit", auditTests},
 		{"Reach", reachTests},
 		{"Pause", pauseTests},
 		{"Mark", markTests},

@@ -33,6 +33,8 @@ type Store struct {
 	nodes  map[string]report // by owner
 	ranges outbox.Ranges     // as they were set last
 	shares map[outbox.EventKind]outbox.Shares
+	// changes are the audit log, the oldest first.
+	changes []change
 }
 
 type memRow struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"runtime"
@@ -203,6 +204,7 @@ func TestFailuresShowNoSecret(t *testing.T) {
 			}
 			_, err = s.ob.DeadLetters().Get(t.Context(), "none")
 			s.failed(t, "a letter that is not there", err)
+			s.changes()
 			require.NoError(t, s.ob.Close(context.Background()))
 			s.failed(t, "start after close", s.ob.Start(t.Context()))
 			for _, line := range []string{"panicked", "event is dead", "cannot be decoded", "a writer hook panicked", "After interceptor panicked"} {
@@ -210,6 +212,19 @@ func TestFailuresShowNoSecret(t *testing.T) {
 			}
 		})
 	}
+}
+
+// changes makes changes of an operator, and writes their entries of the audit log to the trace.
+func (s shop) changes() {
+	s.t.Helper()
+	ctx := outbox.WithOperator(s.t.Context(), outbox.Operator{Name: "anna", From: "10.0.0.7"})
+	require.NoError(s.t, s.ob.DeadLetters().Delete(ctx, "first"))
+	_, err := s.ob.DeadLetters().DeleteAll(ctx, outbox.DeadFilter{TenantID: secrets.Tenant}, 0)
+	require.NoError(s.t, err)
+	page, err := s.ob.Audit(ctx, outbox.AuditQuery{})
+	require.NoError(s.t, err)
+	require.Len(s.t, page.Rows, 2)
+	_, _ = fmt.Fprintf(s, "%+v\n", page.Rows)
 }
 
 // deadEvents writes events that end dead, and returns how many those are.

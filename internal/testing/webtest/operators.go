@@ -57,6 +57,10 @@ func operators(t *testing.T, fw Framework) {
 	require.Equal(t, "no-store", server.send(http.MethodGet, "/admin/stats").Header.Get("Cache-Control"))
 	pauses(t, server)
 	server.send(http.MethodGet, "/admin/shares").is(t, 200, `{"kinds":[]}`)
+	entries := server.send(http.MethodGet, "/admin/audit?limit=2").body
+	require.Regexp(t, `^{"entries":\[{"id":"[^"]+","at":"20[^"]+","by":"[^"]+","from":"[^"]+","action":"resume","target":"Order/Paid","count":0},`, entries)
+	require.Contains(t, entries, `"next":"`)
+	require.Equal(t, 400, server.send(http.MethodGet, "/admin/audit?after="+strings.Repeat("a", 40)).StatusCode)
 }
 
 // pauses pauses kinds of events, lists them, and resumes a kind.
