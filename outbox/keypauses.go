@@ -153,12 +153,16 @@ func (p *pauses) storeKeys(ctx context.Context) (stored int, err error) {
 	defer p.unlock()
 	k := p.keys
 	for _, l := range k.takeLifted() {
-		err = errors.Join(err, makeDue(ctx, p.store, p.db, l.key, l.until, p.clock.Now()))
+		if failed := makeDue(ctx, p.store, p.db, l.key, l.until, p.clock.Now()); failed != nil {
+			k.liftLater(l)
+			p.notDue.Add(1, logKeyError, failed.Error())
+			continue
+		}
 		stored++
 	}
 	pauses := k.toStore()
 	if len(pauses) == 0 {
-		return stored, err
+		return stored, nil
 	}
 	now, failed := p.store.Now(ctx, p.db)
 	ahead := now.Sub(p.clock.Now())
@@ -175,7 +179,7 @@ func (p *pauses) storeKeys(ctx context.Context) (stored int, err error) {
 	if failed != nil {
 		k.storeLater(p.clock.Now().Add(pausePace))
 	}
-	return stored, errors.Join(err, failed)
+	return stored, failed
 }
 
 // toStore lists the pauses that are to be stored.
@@ -228,6 +232,17 @@ func (k *keys) takeLifted() (list []liftedKey) {
 	}
 	k.shared.lifted = rest
 	return list
+}
+
+// liftLater notes a lifted key again whose events could not be made due. After a failure at the first time
+// the second time follows anyway.
+func (k *keys) liftLater(l liftedKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now := k.clock.Now(); l.last && l.until.After(now) {
+		l.at = now.Add(pausePace)
+		k.shared.lifted = append(k.shared.lifted, l)
+	}
 }
 
 // makeDue makes the events due that wait for the end of a pause, if the store can find the events by

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -239,4 +240,46 @@ func runLift(t *testing.T, db *testdb.DB, opts []sqlstore.Option) {
 	}
 	_, deliveries := delivered.total()
 	require.Equal(t, 20, deliveries, "an event was delivered twice")
+}
+
+// refusingTakeBack is a store that takes nothing back for a while.
+type refusingTakeBack struct {
+	*outboxtest.Store
+	refuses atomic.Bool
+}
+
+func (s *refusingTakeBack) memory() *outboxtest.Store { return s.Store }
+
+func (s *refusingTakeBack) TakeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting, c outbox.Change) (outbox.TakenBack, error) {
+	if s.refuses.Load() {
+		return outbox.TakenBack{}, errors.New("away")
+	}
+	return s.Store.TakeBack(ctx, tx, w, c)
+}
+
+// The events of a key that was resumed cannot be made due at first. The pause is over, and the process that
+// knows the pause tries again.
+func TestTheEventsOfAResumedKeyAreMadeDueLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, r, book := &refusingTakeBack{Store: outboxtest.NewStore()}, newEndpoints(), &logbook{}
+		node := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}, Logger: slog.New(book)}, r.hear)
+		operator := start(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
+		r.set("a", outbox.PauseKeyFor(time.Hour, errReceiverDown))
+		ids := ofKey(node, "a", 5, "x")
+		pass(6 * time.Second)
+		r.set("a", nil)
+		store.refuses.Store(true)
+		require.ErrorContains(t, operator.ResumeKey(t.Context(), kindSaid, "a"), "the pause has ended, but the events that it deferred could not be made due: away")
+		list, err := operator.Paused(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, list)
+		pass(time.Minute)
+		require.Empty(t, r.delivered("a"))
+		require.NotEmpty(t, book.about("the events of a key that was resumed could not be made due"))
+		require.Empty(t, book.about("could not be stored"))
+		store.refuses.Store(false)
+		pass(10 * time.Second)
+		require.ElementsMatch(t, ids, r.delivered("a"))
+	})
 }

@@ -195,7 +195,9 @@ func (o *Outbox) Resume(ctx context.Context, kind EventKind) error {
 // ResumeKey ends the pause of a key: of the events of a kind that have this aggregate id. Resume
 // ends no pauses of keys. The events of the key that were deferred to the end of the pause become due at
 // once if the store has an index to find them: see sqlstore.WithKeyIndex and sqlstore.WithSearchIndex.
-// Without such an index they stay deferred. To resume a key that is not paused changes nothing.
+// Without such an index they stay deferred. To resume a key that is not paused changes nothing. If only
+// making the events due fails, ResumeKey returns an error although the pause has ended. The processes that
+// know the pause make the events due too, and try again until they succeed.
 //
 // Other processes learn at their next reading of the pauses, as with [Outbox.Pause], that the pause was
 // lifted.
@@ -225,7 +227,10 @@ func (o *Outbox) ResumeKey(ctx context.Context, kind EventKind, aggregateID stri
 		if err != nil || i < 0 {
 			return err
 		}
-		return makeDue(ctx, o.store, o.db, key, list[i].Until, o.clock.Now())
+		if err := makeDue(ctx, o.store, o.db, key, list[i].Until, o.clock.Now()); err != nil {
+			return fmt.Errorf("the pause has ended, but the events that it deferred could not be made due: %w", err)
+		}
+		return nil
 	})
 }
 

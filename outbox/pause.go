@@ -38,6 +38,7 @@ type pauses struct {
 	asked    logburst.ByCause
 	broken   logburst.ByCause
 	unstored logburst.Burst
+	notDue   logburst.Burst
 }
 
 // pauseSet is the state of the pauses and never changes.
@@ -66,6 +67,7 @@ func newPauses(db DB, store Store, log *slog.Logger, clock Clock, owner string) 
 		unstored: logburst.Burst{
 			Log: log, Level: slog.LevelWarn, Message: "outbox: an automatic pause could not be stored, so only this process keeps to it; trying again",
 		},
+		notDue: logburst.Burst{Log: log, Level: slog.LevelWarn, Message: "outbox: the events of a key that was resumed could not be made due; trying again"},
 	}
 	p.now.Store(&pauseSet{kinds: map[EventKind]paused{}, ended: map[EventKind]paused{}, changed: make(chan struct{})})
 	return p

@@ -210,4 +210,5 @@ func (p *pauses) flush() {
 	p.asked.Flush()
 	p.broken.Flush()
 	p.unstored.Flush()
+	p.notDue.Flush()
 }

@@ -264,6 +264,22 @@ func TestATypeIsPausedAndResumed(t *testing.T) {
 	})
 }
 
+func TestAKeyIsPausedAndResumed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		key := []string{"OrderPlaced", "--aggregate-type", "Order", "--aggregate-id", "o-1"}
+		require.Contains(t, fails(t, 2, s.DSN, append([]string{"pause"}, key...)...), "--for")
+		require.Contains(t, ok(t, s.DSN, append([]string{"pause", "--for", "1h"}, key...)...), "paused Order/OrderPlaced of o-1")
+		paused := answer(t, s.DSN, "paused")["pauses"].([]any)
+		require.Len(t, paused, 1)
+		require.Equal(t, "o-1", paused[0].(map[string]any)["aggregate_id"])
+		require.Regexp(t, `Order +OrderPlaced +o-1 `, ok(t, s.DSN, "paused"))
+		require.Contains(t, ok(t, s.DSN, "resume", "OrderPlaced", "--aggregate-type", "Order"), "is not paused", "only the key is paused")
+		require.Contains(t, ok(t, s.DSN, append([]string{"resume"}, key...)...), "resumed Order/OrderPlaced of o-1")
+		require.Empty(t, answer(t, s.DSN, "paused")["pauses"])
+	})
+}
+
 func TestOldEventsArePurgedAndOthersStay(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *shop) {

@@ -54,6 +54,14 @@ func TestWaitsSaysWhyAnEventIsNotDelivered(t *testing.T) {
 			row: row(nil), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, Since: now, Until: now.Add(time.Hour), By: "ada", Reason: "provider down"},
 			want: "its kind is paused since " + text(now) + " until " + text(now.Add(time.Hour)) + " by ada: provider down",
 		},
+		"its key is paused": {
+			row: row(nil), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, AggregateID: "7", Since: now, Until: now.Add(time.Hour), By: "ada", Reason: "provider down"},
+			want: "its key is paused since " + text(now) + " until " + text(now.Add(time.Hour)) + " by ada: provider down",
+		},
+		"another key is paused": {
+			row: row(nil), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, AggregateID: "8", Since: now, Until: now.Add(time.Hour)},
+			first: outbox.StatusDead, want: "it has been due since " + due + ", and a process has yet to take it",
+		},
 		"paused and in hand": {
 			row: leased("shop/1/2"), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, Since: now},
 			want: "its kind is paused since " + text(now) + "; and shop has it in hand since " + due,
