@@ -17,7 +17,7 @@ func TestTheAuditLogIsShown(t *testing.T) {
 	require.Contains(t, s.get("/shop/audit"), "The audit log is empty.")
 	_, _ = s.act(with(s.form(s.get("/shop/dead"), "warehouse refused order"), "action", "replay"))
 	page := s.get("/shop/audit")
-	require.Regexp(t, `(?s)<td class="text">ada</td><td class="text">192\.0\.2\.1</td><td>replay</td><td class="text">group=[^<]+</td><td class="number">3</td><td class="text">–</td><td>done</td>`, page)
+	require.Regexp(t, `>ada</td><td [^>]+>192\.0\.2\.1</td><td [^>]+>replay</td><td [^>]+>group=[^<]+</td><td [^>]+>3</td><td [^>]+>–</td><td [^>]+>done</td>`, page)
 	require.Contains(t, page, `<a href="audit" aria-current="page">Audit log</a>`)
 	require.Contains(t, s.get("/shop/audit?after=x", http.StatusBadRequest), "is unknown")
 	ctx := outbox.WithOperator(t.Context(), outbox.Operator{Name: "<b>"})
@@ -26,7 +26,7 @@ func TestTheAuditLogIsShown(t *testing.T) {
 	}
 	page = s.get("/shop/audit")
 	require.Contains(t, page, "&lt;b&gt;")
-	require.NotContains(t, page, "<td>replay</td>")
+	require.NotContains(t, page, ">replay</td>")
 	require.Contains(t, page, "These are the latest 100 changes.")
 }
 

@@ -62,11 +62,7 @@ func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 		if len(w.EventIDs) > 0 {
 			what = fmt.Sprintf("changing %d events that wait, from %s on", len(w.EventIDs), w.EventIDs[0])
 		}
-		state := "status IN (0, 2) AND " + waits
-		if c.Uncommitted {
-			state = "status = 0"
-		}
-		postponed := func(q *query) *query { return q.waiting(s, w).inState(state) }
+		postponed := func(q *query) *query { return q.waiting(s, w).inState(mayChange(c)) }
 		if changed, err = s.changeWaiting(ctx, tx, what, c, postponed); err != nil {
 			return n, err
 		}
@@ -126,6 +122,14 @@ func (s *Store) keepListener(ctx context.Context, tx outbox.Execer, eventID stri
 // no lease.
 const waits = "locked_by IS NULL AND locked_at IS NULL AND available_at > created_at"
 
+// mayChange is the condition for the state of the rows that a change changes.
+func mayChange(c outbox.Change) string {
+	if c.Uncommitted {
+		return "status = 0"
+	}
+	return "status IN (0, 2) AND " + waits
+}
+
 // changeWaiting changes the rows that wait and that the condition chooses, and returns their ids.
 func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, what string, c outbox.Change, condition func(q *query) *query) (ids []string, err error) {
 	postponed := func(q *query) *query { return condition(q.add(" WHERE ")) }
@@ -139,7 +143,7 @@ func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, what string
 			if err := q.changed(s, c); err != nil {
 				return nil, s.fail(what, err)
 			}
-			if _, err := s.exec(ctx, struct{ outbox.Execer }{tx}, what, q.add(" WHERE ").ids("event_id", some).add(" AND status IN (0, 2) AND "+waits)); err != nil {
+			if _, err := s.exec(ctx, struct{ outbox.Execer }{tx}, what, q.add(" WHERE ").ids("event_id", some).add(" AND "+mayChange(c))); err != nil {
 				return nil, err
 			}
 		}

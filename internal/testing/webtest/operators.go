@@ -93,7 +93,7 @@ func pauses(t *testing.T, server *server) {
 	}
 	server.send(http.MethodGet, "/admin/pauses").is(t, 200, `{"pauses":[]}`)
 	server.post("/admin/pause?event_type=Paid&since=x").is(t, 400,
-		`{"error":"parameter \"since\" is unknown; known are for, reason, event_type, aggregate_type, pretty","parameter":"since"}`)
+		`{"error":"parameter \"since\" is unknown; known are for, reason, aggregate_id, event_type, aggregate_type, pretty","parameter":"since"}`)
 	for text, problem := range map[string]string{
 		"for=500ms": "is \\\"500ms\\\"; it must be a duration from 1s", "for=-1h": "it must be a duration from 1s", "for=soon": "it must be a duration from 1s",
 		"reason=a%0Ab": "holds the control character U+000A", "reason=" + strings.Repeat("a", 501): "is 501 characters long; the limit is 500",
