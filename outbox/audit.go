@@ -27,6 +27,7 @@ const (
 	maxAuditTarget    = 1000
 	auditPatience     = 5 * time.Second
 	auditBatch        = 500 // entries that a purge deletes at once
+	aTenant           = "tenant_id=…"
 )
 
 type operatorKey struct{}
@@ -100,7 +101,7 @@ func (f DeadFilter) target() string {
 	add("aggregate_type", string(f.AggregateType))
 	add("aggregate_id", f.AggregateID)
 	if f.TenantID != "" {
-		given = append(given, "tenant_id=…")
+		given = append(given, aTenant)
 	}
 	add("group", f.Group)
 	for name, t := range map[string]time.Time{"since": f.Since, "until": f.Until} {

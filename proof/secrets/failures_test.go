@@ -218,7 +218,7 @@ func TestFailuresShowNoSecret(t *testing.T) {
 func (s shop) changes() {
 	s.t.Helper()
 	ctx := outbox.WithOperator(s.t.Context(), outbox.Operator{Name: "anna", From: "10.0.0.7"})
-	require.NoError(s.t, s.ob.DeadLetters().Delete(ctx, "first"))
+	require.NoError(s.t, s.ob.DeadLetters().Delete(ctx, "IsDead"))
 	_, err := s.ob.DeadLetters().DeleteAll(ctx, outbox.DeadFilter{TenantID: secrets.Tenant}, 0)
 	require.NoError(s.t, err)
 	page, err := s.ob.Audit(ctx, outbox.AuditQuery{})
