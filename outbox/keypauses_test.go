@@ -283,3 +283,31 @@ func TestTheEventsOfAResumedKeyAreMadeDueLater(t *testing.T) {
 		require.ElementsMatch(t, ids, r.delivered("a"))
 	})
 }
+
+// refusingPauses is a store that stores no pauses.
+type refusingPauses struct{ *outboxtest.Store }
+
+func (s *refusingPauses) memory() *outboxtest.Store { return s.Store }
+
+func (s *refusingPauses) Pause(context.Context, outbox.DB, outbox.Pause) error {
+	return errors.New("away")
+}
+
+// The pause of a key that could not be stored yet ends in the process that made it.
+func TestAPauseOfAKeyThatIsNotStoredIsLifted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newEndpoints()
+		node := start(t, outbox.Config{Store: &refusingPauses{outboxtest.NewStore()}, Mode: outbox.MultiNode{}}, r.hear)
+		r.set("a", outbox.PauseKeyFor(time.Hour, errReceiverDown))
+		ids := ofKey(node, "a", 5, "x")
+		pass(6 * time.Second)
+		r.set("a", nil)
+		ids = append(ids, ofKey(node, "a", 5, "y")...)
+		pass(time.Minute)
+		require.Empty(t, r.delivered("a"), "the pause holds in its process")
+		require.NoError(t, node.ResumeKey(t.Context(), kindSaid, "a"))
+		pass(10 * time.Second)
+		require.ElementsMatch(t, ids, r.delivered("a"))
+	})
+}

@@ -315,7 +315,7 @@ func TestTheAuditLogIsShown(t *testing.T) {
 func TestAChangeThatIsNotRecordedIsAWarning(t *testing.T) {
 	t.Parallel()
 	s := open(t, testdb.Open(t, testdb.Main()[2]))
-	_, err := s.DB.ExecContext(t.Context(), `CREATE TRIGGER full BEFORE INSERT ON outbox_event_control WHEN NEW.kind = 'audit' BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
+	_, err := s.ExecContext(t.Context(), `CREATE TRIGGER full BEFORE INSERT ON outbox_event_control WHEN NEW.kind = 'audit' BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
 	require.NoError(t, err)
 	s.dead(t, "x", 5)
 	for _, test := range []struct {

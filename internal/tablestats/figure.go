@@ -19,6 +19,7 @@ const (
 	LastPoll
 	PollInterval
 	Paused
+	PausedKeys
 	OldestPauseAge
 	Up
 	ReadAt
@@ -31,6 +32,7 @@ const (
 	Events  = "{event}"
 	Errors  = "{error}"
 	Kinds   = "{kind}"
+	Keys    = "{key}"
 	Seconds = "s"
 )
 
@@ -51,6 +53,7 @@ var descriptions = [Figures]Description{
 	LastPoll:       {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
 	PollInterval:   {"poll.interval", Seconds, "How often the poller reads an idle table."},
 	Paused:         {"kinds.paused", Kinds, "Kinds of events that are paused."},
+	PausedKeys:     {"keys.paused", Keys, "Keys of kinds of events that are paused; at most about 1,000."},
 	OldestPauseAge: {"oldest.pause.age", Seconds, "How long the kind has been paused that was paused first; 0 when none is."},
 	Up:             {"table.up", "", "Whether the last read of the table for these metrics succeeded."},
 	ReadAt:         {"table.read.timestamp", Seconds, "When the table was read for these metrics."},
@@ -79,7 +82,9 @@ func (v Values) Each(do func(f Figure, value float64)) {
 	do(Delayed, float64(v.Stats.Delayed))
 	do(Dead, float64(v.Stats.Dead))
 	do(OldestDueAge, v.Stats.OldestDueAge.Seconds())
-	do(Paused, float64(pausedKinds(v)))
+	kinds := pausedKinds(v)
+	do(Paused, float64(kinds))
+	do(PausedKeys, float64(len(v.Stats.Paused)-kinds))
 	do(OldestPauseAge, oldestPause(v).Seconds())
 	if v.Stats.PollInterval > 0 { // the mode has a poller
 		do(LastPoll, timestamp(v.Stats.LastPoll))
