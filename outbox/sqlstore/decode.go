@@ -69,7 +69,7 @@ func (r *row) appendTo(all *[]row, limit int, fields ...any) func(*sql.Rows) err
 	return func(rows *sql.Rows) error {
 		err := rows.Scan(fields...)
 		if n := len(*all); n == aFewRows {
-			*all = withRoom(*all, limit-n)
+			*all = withRoom(*all, min(limit-n, mostRoom))
 		}
 		*all = append(*all, *r)
 		return err
@@ -80,6 +80,10 @@ func (r *row) appendTo(all *[]row, limit int, fields ...any) func(*sql.Rows) err
 // a list, and a row takes as much memory as its texts: with a new list for each batch the collector
 // would run a fourth more often.
 var readLists sync.Pool // of *[]row, with no rows
+
+// mostRoom is how many rows a list gets room for before they are read. A longer list grows while it is
+// read: a count has a limit of 100,000 rows, of which a table mostly has few.
+const mostRoom = 2_000
 
 // withRoom returns the list with room for n more rows.
 func withRoom(rows []row, n int) []row {
