@@ -1,9 +1,6 @@
 package outbox
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // pending are the deliveries of a write, from before the rows are inserted until the
 // transaction has ended.
@@ -75,15 +72,6 @@ func (d *dispatcher) keep(p *pending, written []Envelope) {
 	d.track.reserve(p.ds)
 }
 
-// kept are the events that the transaction did not cancel itself. The transaction has committed.
-func (p *pending) kept() []Envelope {
-	taken := p.writes.end()
-	if len(taken) == 0 {
-		return p.envs
-	}
-	return slices.DeleteFunc(slices.Clone(p.envs), func(env Envelope) bool { return taken[env.EventID].cancels > 0 })
-}
-
 // isDue reports whether an event may be delivered without the poller as soon as it is committed.
 func (p *pending) isDue(env *Envelope) bool {
 	return !env.AvailableAt.After(p.due) && (!p.unleased || !env.isPostponed())
@@ -122,7 +110,7 @@ func (d *dispatcher) committed(p *pending) {
 		env := &p.envs[i]
 		reserved := len(left) > 0 && left[0].env == env
 		switch kind := kindOf(env); {
-		case taken[env.EventID].changes > 0: // the row is gone, or the poller reads it
+		case taken[env.EventID] > 0: // the row is gone, or the poller reads it
 			if reserved {
 				dropped = append(dropped, left[0])
 			}

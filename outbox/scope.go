@@ -82,12 +82,9 @@ type TxWrites struct {
 	mu    sync.Mutex
 	first []Envelope
 	more  [][]Envelope
-	taken map[string]takes // by event id
-	ended bool             // the transaction has committed
+	taken map[string]int // by event id: changes of the event in the transaction that wrote it
+	ended bool           // the transaction has committed
 }
-
-// takes are the changes of an event in the transaction that wrote the event.
-type takes struct{ changes, cancels int }
 
 // Writes implements [TxScope].
 func (t *TxWrites) Writes() *TxWrites { return t }
@@ -123,27 +120,23 @@ func (t *TxWrites) idsOf(chooses func(env *Envelope) bool) (ids []string) {
 
 // take notes, for n of 1, that the transaction changes or cancels events, and for n of -1 that it does
 // not after all.
-func (t *TxWrites) take(ids []string, cancel bool, n int) {
+func (t *TxWrites) take(ids []string, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
 		return
 	}
 	if t.taken == nil {
-		t.taken = map[string]takes{}
+		t.taken = map[string]int{}
 	}
 	for _, id := range ids {
-		was := t.taken[id]
-		if was.changes += n; cancel {
-			was.cancels += n
-		}
-		t.taken[id] = was
+		t.taken[id] += n
 	}
 }
 
 // end is called when the transaction has committed, and returns the events that the transaction
 // itself has taken back. The map does not change any more.
-func (t *TxWrites) end() map[string]takes {
+func (t *TxWrites) end() map[string]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.first, t.more, t.ended = nil, nil, true

@@ -89,8 +89,8 @@ func (w *Writer) changeOwn(ctx context.Context, scope TxScope, which Waiting, c 
 	if len(ids) == 0 {
 		return nil
 	}
-	writes.take(ids, c.Cancel, 1) // before the change: a commit meanwhile leaves the events to the poller
-	undo := func() { writes.take(ids, c.Cancel, -1) }
+	writes.take(ids, 1) // before the change: a commit meanwhile leaves the events to the poller
+	undo := func() { writes.take(ids, -1) }
 	c.Uncommitted = true
 	own, err := w.store.TakeBack(ctx, scope, Waiting{EventIDs: ids}, c)
 	if err == nil && own.Changed > 0 {

@@ -73,7 +73,7 @@ func TestATransactionTakesItsOwnEventsBack(t *testing.T) {
 				defer mu.Unlock()
 				require.Equal(t, map[string]time.Duration{"later": time.Minute, "replaced": 0, "both": 2 * time.Minute, "restored": 0, "kept": 0}, at)
 				require.Equal(t, map[string]string{"later": `"later"`, "replaced": `"new"`, "both": `"new"`, "restored": `"restored"`, "kept": `"kept"`}, content)
-				require.Equal(t, []string{"later", "replaced", "both", "restored", "kept"}, told)
+				require.Equal(t, []string{"cancelled", "by key", "later", "replaced", "both", "restored", "kept"}, told, "hooks get all events of a write")
 			})
 		})
 	}

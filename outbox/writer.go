@@ -332,7 +332,7 @@ func (w *Writer) enlist(scope TxScope, p *pending) error {
 	err = scope.AtCommit(func() {
 		// From then on the events are the dispatcher's, and their listener may
 		// change them before the hooks run.
-		copies = w.copies(p.kept())
+		copies = w.copies(p.envs)
 		w.committed(p)
 	})
 	if err != nil {

@@ -53,11 +53,9 @@ var adapterTakeBackTests = []adapterTest{
 			n, err := a.Cancel(ctx, tx, waitingFor(dueAtOnce+"a"))
 			s.ok("Cancel", err)
 			s.tookBack(n, outbox.TakenBack{Changed: 1})
-			return s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-				n, err := a.Cancel(ctx, tx, waitingFor(dueAtOnce+"b"))
-				s.tookBack(n, outbox.TakenBack{Changed: 1})
-				return err
-			})
+			n, err = a.Cancel(ctx, tx, waitingFor(dueAtOnce+"b"))
+			s.tookBack(n, outbox.TakenBack{Changed: 1})
+			return err
 		}))
 		s.rows(dueAtOnce + "c")
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
