@@ -54,6 +54,9 @@ func (s *Store) takeBack(scope outbox.TxScope, w outbox.Waiting, c outbox.Change
 			n.Changed++
 		}
 	}
+	if c.Uncommitted {
+		return rows, outbox.TakenBack{Changed: n.Changed}
+	}
 	n.Delivered = max(len(w.EventIDs)-seen, 0)
 	return rows, n
 }
