@@ -279,7 +279,7 @@ func (s *Share) try(ctx context.Context, wants bool) (next time.Duration, done b
 		return 0, false, err
 	}
 	s.listed, s.renewed = listed, began
-	s.renew(min(fair, parts), more, began.Add(acts))
+	s.renew(min(fair, parts), parts, more, began.Add(acts))
 	if !listed {
 		next = wait.Never
 	}

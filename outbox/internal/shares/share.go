@@ -14,6 +14,7 @@ type gate struct {
 
 	mu      sync.Mutex
 	parts   int       // that this process acts on
+	held    int       // that the row gives to this process
 	until   time.Time // the end of the share by this process's clock
 	running int
 	began   time.Time      // when work last began
@@ -31,6 +32,8 @@ func (g *gate) Begin() (retry time.Duration, ok bool) {
 	case g.parts == 0 || !now.Before(g.until):
 		return wait.Never, false
 	case g.limits.Concurrency > 0 && g.running >= g.limits.Of(g.parts).Concurrency:
+		return wait.Never, false
+	case g.parts < g.held && g.limits.holding(g.running+1) > g.parts: // else no part would ever be free
 		return wait.Never, false
 	}
 	if g.bucket != nil {
@@ -90,11 +93,11 @@ func (g *gate) lower(parts int) (running int) {
 	return g.running
 }
 
-// renew lets the process act on its share until a time.
-func (g *gate) renew(parts int, more float64, until time.Time) {
+// renew lets the process act on parts of the share that it holds, until a time.
+func (g *gate) renew(parts, held int, more float64, until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.until = until
+	g.held, g.until = held, until
 	if parts != g.parts || more > 0 {
 		g.set(parts, more)
 	}

@@ -291,6 +291,32 @@ func TestEachProcessHasATurn(t *testing.T) {
 	}
 }
 
+// A process that always works gives parts up too: bounds of a key do not bound how much it runs.
+func TestAProcessWithBoundsOfKeysGivesPartsUp(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]shares.Limits{
+		"key": {KeyConcurrency: 2}, "key and concurrency": {KeyConcurrency: 2, Concurrency: 9}, "key and rate": {KeyConcurrency: 2, Rate: 500, Burst: 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, limits, 50*time.Millisecond)
+				first := f.join(7)
+				time.Sleep(10 * time.Second)
+				second := f.join(7)
+				time.Sleep(10 * time.Second)
+				require.Equal(t, []int{1, 1}, []int{first.Parts(), second.Parts()})
+				begun := []int64{first.begun.Load(), second.begun.Load()}
+				time.Sleep(10 * time.Second)
+				require.Greater(t, first.begun.Load()-begun[0], int64(100), "work goes on with fewer parts")
+				require.Greater(t, second.begun.Load()-begun[1], int64(100))
+				require.NoError(t, f.leave(first))
+				require.NoError(t, f.leave(second))
+			})
+		})
+	}
+}
+
 // A process that gave up its share while it had no work finds the tokens that came meanwhile.
 func TestAShareThatWasFreeHasItsTokens(t *testing.T) {
 	t.Parallel()
