@@ -27,7 +27,7 @@ const (
 	maxAuditTarget    = 1000
 	auditPatience     = 5 * time.Second
 	auditBatch        = 500 // entries that a purge deletes at once
-	aTenant           = "tenant_id=…"
+	hiddenTenant      = "tenant_id=…"
 )
 
 type operatorKey struct{}
@@ -101,7 +101,7 @@ func (f DeadFilter) target() string {
 	add("aggregate_type", string(f.AggregateType))
 	add("aggregate_id", f.AggregateID)
 	if f.TenantID != "" {
-		given = append(given, aTenant)
+		given = append(given, hiddenTenant)
 	}
 	add("group", f.Group)
 	for name, t := range map[string]time.Time{"since": f.Since, "until": f.Until} {

@@ -16,8 +16,9 @@ func newFailures(pauses *pauses, keys *keys) *failures {
 	return &failures{pauses: pauses, keys: keys, kinds: map[EventKind]*failureRow{}}
 }
 
-// note counts the outcome of a delivery, and reports whether it paused the kind or the key. Deliveries that began
-// before a pause and end before the probe do not count, so that the workers that fail together make one pause.
+// note counts the outcome of a delivery, and reports whether it paused the kind or the key. Deliveries
+// that began before a pause and end before the probe do not count, so that the workers that fail together
+// make one pause.
 func (f *failures) note(dl *delivery, b Breaker) (paused bool) {
 	if b.Failures == 0 {
 		return false

@@ -47,8 +47,8 @@ func (d *dispatcher) lanes() lanes {
 	return nil
 }
 
-// lane is the queue of a kind of event that has a Concurrency or a Rate, or is Fleetwide; see [Rules]. A lane has
-// workers of its own.
+// lane is the queue of a kind of event that has a Concurrency or a Rate, or is Fleetwide; see [Rules].
+// A lane has workers of its own.
 //
 // Events for which the lane has no room stay in the table. While the lane counts such events, the
 // poller alone fills the lane, and the poller reads the kind only when the lane is half empty.

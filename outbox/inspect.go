@@ -155,16 +155,16 @@ type Node struct {
 // processes in these limits; see [Rules].Fleetwide. A part is the smallest share.
 type KindShares struct {
 	Kind EventKind
-	// Concurrency, Rate (in a second), Burst, KeyConcurrency and KeyRate are the limits, as the process knew them that last
-	// replaced the row; zero: no bound. Parts is the number of parts into which the limits are divided;
-	// zero: not known, because an older version wrote the row.
-	Concurrency int
-	Rate        float64
-	Burst       int
-	// KeyConcurrency and KeyRate are for each key.
+	// Concurrency, Rate (in a second) and Burst, and KeyConcurrency and KeyRate for each key, are the
+	// limits, as the process knew them that last replaced the row; zero: no bound.
+	Concurrency    int
+	Rate           float64
+	Burst          int
 	KeyConcurrency int
 	KeyRate        float64
-	Parts          int
+	// Parts is the number of parts into which the limits are divided; zero: not known, because an older
+	// version wrote the row.
+	Parts int
 	// Shares are of the processes that have a share or wait for a share, in the order in which they get
 	// parts. Processes without events of the kind have no share.
 	Shares []ProcessShare

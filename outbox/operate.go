@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -212,7 +213,8 @@ func (o *Outbox) ResumeKey(ctx context.Context, kind EventKind, aggregateID stri
 	if err := v.err(); err != nil {
 		return err
 	}
-	return o.changePause(ctx, "resuming a key of", kind, AuditEntry{Action: "resume", Target: pauseTarget(kind, aggregateID)}, func() error {
+	var notDue error
+	err := o.changePause(ctx, "resuming a key of", kind, AuditEntry{Action: "resume", Target: pauseTarget(kind, aggregateID)}, func() error {
 		list, err := o.store.Paused(ctx, o.db)
 		if err != nil {
 			return err
@@ -227,11 +229,13 @@ func (o *Outbox) ResumeKey(ctx context.Context, kind EventKind, aggregateID stri
 		if err != nil || i < 0 {
 			return err
 		}
-		if err := makeDue(ctx, o.store, o.db, key, list[i].Until, o.clock.Now()); err != nil {
-			return fmt.Errorf("the pause has ended, but the events that it deferred could not be made due: %w", err)
-		}
+		notDue = makeDue(ctx, o.store, o.db, key, list[i].Until, o.clock.Now())
 		return nil
 	})
+	if notDue != nil {
+		notDue = fmt.Errorf("outbox: resuming a key of %s: the pause has ended, but the events that it deferred could not be made due: %w", kind, notDue)
+	}
+	return errors.Join(err, notDue)
 }
 
 // Paused reads from the database the kinds of events that are paused, and the keys of kinds, whose

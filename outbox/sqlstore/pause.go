@@ -48,7 +48,7 @@ func pausedText(kind outbox.EventKind, aggregateID string) string {
 	if aggregateID == "" {
 		return kind.String()
 	}
-	return kind.String() + " of " + aggregateID
+	return aggregateID + " of " + kind.String()
 }
 
 // Pause implements [outbox.Store]. An automatic pause takes two statements: an insert, which leaves an

@@ -9,7 +9,8 @@ type Limits struct {
 	Concurrency int     `json:"c,omitempty"` // how many run at once; 0: no bound
 	Rate        float64 `json:"r,omitempty"` // how many begin in a second; 0: no bound
 	Burst       int     `json:"b,omitempty"` // how many begin at once; only with a Rate
-	// KeyConcurrency and KeyRate bound the work of each key. The process keeps to its part of them by itself.
+	// KeyConcurrency and KeyRate bound the work of each key; 0: no bound. A share says which part of them a
+	// process has, and the process keeps to it by itself.
 	KeyConcurrency int     `json:"kc,omitempty"`
 	KeyRate        float64 `json:"kr,omitempty"`
 }
