@@ -29,7 +29,7 @@ func TestAnEventOfTypedConstantsReachesItsListener(t *testing.T) {
 	}))))
 	require.NoError(t, e.Start(t.Context()))
 	ids := e.write(outbox.Envelope{EventType: typedEvent, AggregateType: typedAggregate, AggregateID: "o-1", Payload: outbox.RawJSON("1")})
-	env := <-got
+	env := receive(t, got)
 	require.Equal(t, typedEvent, env.EventType)
 	require.Equal(t, "Order", string(env.AggregateType))
 	row := e.await(ids[0], outbox.StatusDone)

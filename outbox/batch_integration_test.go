@@ -52,7 +52,7 @@ func runBatches(t *testing.T, db *testdb.DB, mode outbox.Mode) {
 			}
 			return answers, nil
 		}))))
-	t.Cleanup(func() { _ = ob.Close(context.Background()) })
+	closeAfter(t, ob)
 	a := adaptertest.Adapter(t, db.DB, ob.Writer())
 	write := func(from, to, step int) {
 		for i := from; i < to; i += step {

@@ -191,7 +191,7 @@ func TestATopicsBatchHasDecodedPayloads(t *testing.T) {
 	garbled := placed.Envelope("o-2", order{})
 	garbled.EventID, garbled.Payload = "garbled", outbox.RawJSON(`{"Item": 7}`)
 	e.write(placed.Envelope("o-1", order{"tea"}), garbled, placed.Envelope("o-3", order{"milk"}))
-	batch := <-got
+	batch := receive(t, got)
 	require.Len(t, batch, 2)
 	items := map[string]string{}
 	for _, ev := range batch {
@@ -231,7 +231,7 @@ func TestTopicsThatShareAListenerShareItsBatches(t *testing.T) {
 	}
 	require.NoError(t, e.Start(t.Context()))
 	e.write(envs...)
-	require.Equal(t, []string{"0", "1", "2"}, <-got)
+	require.Equal(t, []string{"0", "1", "2"}, receive(t, got))
 }
 
 // Two outboxes that share a listener, as with fx, share no batch: the context of a call

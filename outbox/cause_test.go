@@ -76,7 +76,7 @@ func TestAnErrorWhoseMethodsPanicIsAFailedDelivery(t *testing.T) {
 				row := e.await("broken", status)
 				require.Equal(t, 1, row.Attempts)
 				require.Contains(t, row.LastError, tc.text)
-				requirePanicError(t, <-seen)
+				requirePanicError(t, receive(t, seen))
 				e.write(said("another")) // the worker goes on
 				e.await("another", outbox.StatusDone)
 				require.NoError(t, e.Close(t.Context()))

@@ -116,7 +116,7 @@ func TestCompletionIsRefused(t *testing.T) {
 		return nil
 	})
 	e.write(said("e"))
-	ctx := <-late
+	ctx := receive(t, late)
 	require.Eventually(t, func() bool {
 		return errors.Is(e.Writer().Complete(ctx, outboxtest.NewScope(e.store.DB())), outbox.ErrNoDelivery)
 	}, 20*time.Second, time.Millisecond)

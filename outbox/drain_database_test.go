@@ -40,7 +40,7 @@ func newDrainer(t *testing.T, db *testdb.DB, store *sqlstore.Store, mode outbox.
 	ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: mode, Logger: quiet})
 	require.NoError(t, err)
 	require.NoError(t, ob.Register(outbox.On("", "Said", fn)))
-	t.Cleanup(func() { _ = ob.Close(context.Background()) })
+	closeAfter(t, ob)
 	return &drainer{ob, db, adaptertest.Adapter(t, db.DB, ob.Writer())}
 }
 

@@ -46,7 +46,7 @@ func onDatabase(t *testing.T, db *testdb.DB, cfg outbox.Config, listener func(en
 		return listener(env)
 	}))))
 	e.adapter = adaptertest.Adapter(t, db.DB, e.Writer())
-	t.Cleanup(func() { _ = e.Close(context.Background()) })
+	closeAfter(t, e)
 	return e
 }
 

@@ -23,6 +23,31 @@ type engine struct {
 	t     *testing.T
 }
 
+// patience bounds the waits of tests that would otherwise never end when something fails.
+const patience = time.Minute
+
+// closeAfter closes an outbox when the test ends. A listener that would go on only in the rest of a
+// test that failed does not keep the test from ending.
+func closeAfter(t *testing.T, ob interface{ Close(context.Context) error }) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = ob.Close(ctx)
+	})
+}
+
+// receive waits for a value, or for the channel's close. For tests that measure real time: where time
+// is simulated, a wait for ever is found.
+func receive[T any](t *testing.T, from <-chan T) (x T) {
+	t.Helper()
+	select {
+	case x = <-from:
+	case <-time.After(patience):
+		require.FailNow(t, "nothing came")
+	}
+	return x
+}
+
 // write writes events in a transaction of their own and commits it.
 func (e *engine) write(envs ...outbox.Envelope) []string {
 	e.t.Helper()
@@ -72,7 +97,7 @@ func build(t *testing.T, cfg outbox.Config, fn func(ctx context.Context, env out
 	if fn != nil {
 		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(fn))))
 	}
-	t.Cleanup(func() { _ = ob.Close(context.Background()) })
+	closeAfter(t, ob)
 	return &engine{Outbox: ob, store: store, t: t}
 }
 

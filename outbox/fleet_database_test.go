@@ -67,7 +67,7 @@ func TestFleetwideLimitsOnEveryDatabase(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, ob.Register(outbox.On(kind.AggregateType, kind.EventType, outbox.ListenerFunc(g.listener(i, 15*time.Millisecond)))))
 			require.NoError(t, ob.Start(ctx))
-			t.Cleanup(func() { _ = ob.Close(context.Background()) })
+			closeAfter(t, ob)
 			nodes, stores = append(nodes, ob), append(stores, own)
 			if i == 0 {
 				writer = adaptertest.Adapter(t, pool.DB, ob.Writer())

@@ -74,7 +74,7 @@ func runFlow(t *testing.T, db *testdb.DB, mode func(string, outbox.DispatchOptio
 			}))))
 		}
 		require.NoError(t, ob.Start(ctx))
-		t.Cleanup(func() { _ = ob.Close(context.Background()) })
+		closeAfter(t, ob)
 		nodes, adapters = append(nodes, ob), append(adapters, adaptertest.Adapter(t, pool.DB, ob.Writer()))
 	}
 	write := func(kinds ...outbox.EventKind) {

@@ -55,7 +55,7 @@ func TestWhatHooksDoToTheirEnvelopesHasNoEffect(t *testing.T) {
 
 			seen = nil
 			require.Equal(t, []string{"e"}, e.write(event))
-			env := <-got
+			env := receive(t, got)
 			require.Equal(t, "e", env.EventID)
 			require.Equal(t, "v and read", env.Headers["k"])
 			require.Equal(t, []string{"e v", "e v", "e v", "e v"}, seen)

@@ -23,7 +23,7 @@ func TestCommittedEventIsDeliveredAndDone(t *testing.T) {
 			return nil
 		})
 	ids := e.write(said(""))
-	env := <-got
+	env := receive(t, got)
 	require.Equal(t, ids[0], env.EventID)
 	require.Equal(t, `""`, env.Payload.String())
 	require.Equal(t, env.OccurredAt, env.OccurredAt.Truncate(time.Microsecond))
@@ -170,10 +170,10 @@ func TestRowsReadBeforeTheirOutcomeAreNotDeliveredAfterIt(t *testing.T) {
 			return nil
 		})
 	e.write(said("once"))
-	<-running
+	receive(t, running)
 	store.armed.Store(true)
 	e.Wake()
-	require.Equal(t, 1, (<-store.read).Len(), "the poller has read the row as NEW")
+	require.Equal(t, 1, receive(t, store.read).Len(), "the poller has read the row as NEW")
 	close(release)
 	e.await("once", outbox.StatusDone)
 	close(store.proceed) // and hands it over now that it is DONE

@@ -68,7 +68,7 @@ func runBusiness(t *testing.T, db *testdb.DB, modes []outbox.Mode) {
 			return nil
 		}))))
 		require.NoError(t, ob.Start(ctx))
-		t.Cleanup(func() { _ = ob.Close(context.Background()) })
+		closeAfter(t, ob)
 		nodes, adapters = append(nodes, ob), append(adapters, adaptertest.Adapter(t, pool.DB, ob.Writer()))
 	}
 	const writers, each = 4, 50

@@ -190,7 +190,7 @@ func runLift(t *testing.T, db *testdb.DB, opts []sqlstore.Option) {
 				return nil
 			}))))
 			require.NoError(t, ob.Start(ctx))
-			t.Cleanup(func() { _ = ob.Close(context.Background()) })
+			closeAfter(t, ob)
 		}
 		nodes = append(nodes, ob)
 	}

@@ -49,7 +49,7 @@ func TestEventsWaitForTheirKeysOnDatabases(t *testing.T) {
 			})),
 		))
 		require.NoError(t, ob.Start(ctx))
-		t.Cleanup(func() { _ = ob.Close(context.Background()) })
+		closeAfter(t, ob)
 		a := adaptertest.Adapter(t, db.DB, ob.Writer())
 		write := func(kind outbox.EventType, key string) {
 			require.NoError(t, a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {

@@ -53,9 +53,9 @@ func TestRunStartsAndClosesWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
-	<-got
+	receive(t, got)
 	cancel()
-	require.NoError(t, <-ended)
+	require.NoError(t, receive(t, ended))
 	row, _ := e.store.Row("before the start")
 	require.Equal(t, outbox.StatusDone, row.Status, "Close stores the outcome")
 }
@@ -76,7 +76,7 @@ func TestCloseDeliversQueuedEvents(t *testing.T) {
 	closed := make(chan error)
 	go func() { closed <- e.Close(context.Background()) }()
 	close(gate)
-	require.NoError(t, <-closed)
+	require.NoError(t, receive(t, closed))
 	events, _ := c.total()
 	require.Equal(t, 50, events)
 	for i := range 50 {
@@ -101,8 +101,8 @@ func TestCloseReleasesEventsThatItCutsOff(t *testing.T) {
 				return ctx.Err()
 			})
 			e.write(said("a"), said("b"), said("c"), said("d"))
-			<-running
-			<-running
+			receive(t, running)
+			receive(t, running)
 			require.NoError(t, e.Close(t.Context()))
 			for _, id := range []string{"a", "b", "c", "d"} {
 				row, _ := e.store.Row(id)
@@ -125,7 +125,7 @@ func TestCloseCutsTheDrainShortWhenItsContextEnds(t *testing.T) {
 			return ctx.Err()
 		})
 	e.write(said("long"))
-	<-running
+	receive(t, running)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, e.Close(ctx))
@@ -143,7 +143,7 @@ func TestCloseReportsListenersThatWillNotEnd(t *testing.T) {
 			return nil
 		})
 	e.write(said("blocked"))
-	<-running
+	receive(t, running)
 	require.ErrorContains(t, e.Close(t.Context()), "listeners still run")
 	close(release) // so that the worker ends before the test's leak check
 	row, _ := e.store.Row("blocked")

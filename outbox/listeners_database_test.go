@@ -88,7 +88,7 @@ func runListeners(t *testing.T, db *testdb.DB, modes []outbox.Mode) {
 		require.NoError(t, err)
 		require.NoError(t, ob.Register(bindings...))
 		require.NoError(t, ob.Start(t.Context()))
-		t.Cleanup(func() { _ = ob.Close(context.Background()) })
+		closeAfter(t, ob)
 		nodes, pools = append(nodes, ob), append(pools, pool)
 	}
 	writeSaid(t, nodes[0], pools[0], events)

@@ -37,7 +37,7 @@ func TestALockedRowDoesNotHoldUpTheOthers(t *testing.T) {
 			return nil
 		}))))
 		require.NoError(t, ob.Start(t.Context()))
-		t.Cleanup(func() { _ = ob.Close(context.Background()) })
+		closeAfter(t, ob)
 		a := adaptertest.Adapter(t, db.DB, ob.Writer())
 		write := func(prefix string) {
 			envs := make([]outbox.Envelope, others)

@@ -31,7 +31,7 @@ func TestOnlyTheStartAndTheEndAreLoggedWhenAllGoesWell(t *testing.T) {
 		e.write(said(""))
 	}
 	for range 100 {
-		<-done
+		receive(t, done)
 	}
 	require.NoError(t, e.Close(context.Background()))
 	var messages []string

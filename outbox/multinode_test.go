@@ -84,7 +84,7 @@ func TestAnEventIsLeasedToItsWriterFromTheInsertOn(t *testing.T) {
 
 	other := start(t, outbox.Config{Store: store, Mode: mode("other")}, listen("other"))
 	other.write(said("theirs"))
-	require.Equal(t, "other theirs", <-by)
+	require.Equal(t, "other theirs", receive(t, by))
 	for range 5 {
 		_, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Lease: "third/1", LeaseDuration: time.Minute})
 		require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestAnEventIsLeasedToItsWriterFromTheInsertOn(t *testing.T) {
 	for _, fn := range scope.commit {
 		fn(t.Context())
 	}
-	require.Equal(t, "writer mine", <-by)
+	require.Equal(t, "writer mine", receive(t, by))
 }
 
 // orphaned is a store with an event under the lease of a dead node.
@@ -170,7 +170,7 @@ func TestAnEventWhoseLeaseIsOldIsLeftToThePoller(t *testing.T) {
 	require.NoError(t, err)
 	<-time.After(25 * time.Millisecond)
 	require.NoError(t, scope.Commit())
-	require.Equal(t, outbox.EventType("Said"), (<-dropped).EventType)
+	require.Equal(t, outbox.EventType("Said"), receive(t, dropped).EventType)
 	e.await("slow", outbox.StatusDone)
 }
 
@@ -194,12 +194,12 @@ func TestANodeThatLostItsLeaseCannotStoreAnOutcome(t *testing.T) {
 		return errors.New("too late")
 	})
 	e.write(said("contended"))
-	<-running
+	receive(t, running)
 	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "thief/1", LeaseDuration: 0})
 	require.NoError(t, err)
 	require.Equal(t, 1, b.Len())
 	close(release)
-	require.Equal(t, 1, <-lost)
+	require.Equal(t, 1, receive(t, lost))
 	row, _ := store.Row("contended")
 	require.Equal(t, "thief/1", row.LockedBy)
 	require.Equal(t, outbox.StatusNew, row.Status)

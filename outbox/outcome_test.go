@@ -148,7 +148,7 @@ func TestListenerAnswersBecomeOutcomes(t *testing.T) {
 				return tc.answer()
 			})
 			e.write(said("one"))
-			at := <-answered
+			at := receive(t, answered)
 			e.write(said("another")) // the worker still works
 			e.await("another", outbox.StatusDone)
 			require.NoError(t, e.Close(t.Context()))

@@ -57,7 +57,7 @@ func runPauses(t *testing.T, db *testdb.DB, mode func(string, outbox.PollOptions
 			return nil
 		}))))
 		require.NoError(t, ob.Start(ctx))
-		t.Cleanup(func() { _ = ob.Close(context.Background()) })
+		closeAfter(t, ob)
 		nodes = append(nodes, ob)
 	}
 	a := adaptertest.Adapter(t, db.DB, nodes[0].Writer())

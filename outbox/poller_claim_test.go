@@ -39,14 +39,14 @@ func TestAClaimUnderWayWhenTheOutboxClosesIsNotLost(t *testing.T) {
 	build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(said("claimed"))
 	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{TenantsInTurn: true}}},
 		func(context.Context, outbox.Envelope) error { return nil })
-	<-store.claimed
+	receive(t, store.claimed)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	closed := make(chan error, 1)
 	go func() { closed <- e.Close(ended) }()
 	<-time.After(5 * time.Millisecond) // Close has cancelled the poller
 	close(store.proceed)
-	require.NoError(t, <-closed)
+	require.NoError(t, receive(t, closed))
 	row, _ := store.Row("claimed")
 	require.Empty(t, row.LockedBy, "a claimed event is delivered or released")
 }
@@ -58,7 +58,7 @@ func (s *slowDeferral) memory() *outboxtest.Store { return s.Store }
 
 func (s *slowDeferral) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	left, err := s.Store.Mark(ctx, db, kind, marks)
-	for kind == outbox.OutcomeDeferred {
+	for kind == outbox.OutcomeDeferred && ctx.Err() == nil {
 		if row, _ := s.Row(marks[0].EventID); row.LockedBy != "" {
 			break
 		}

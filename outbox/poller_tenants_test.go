@@ -77,7 +77,7 @@ func TestATenantWithABacklogDoesNotHoldUpTheOthers(t *testing.T) {
 			}
 			return nil
 		}))))
-		t.Cleanup(func() { _ = node.Close(context.Background()) })
+		closeAfter(t, node)
 		require.NoError(t, node.Start(t.Context()))
 		count := func() (int, int) {
 			mu.Lock()
@@ -139,7 +139,7 @@ func TestReadingTenantsInTurnEndsWhereNothingIsDue(t *testing.T) {
 			return nil
 		}))))
 		require.NoError(t, ob.Start(t.Context()))
-		t.Cleanup(func() { _ = ob.Close(context.Background()) })
+		closeAfter(t, ob)
 		require.Eventually(t, func() bool { return len(delivered) == 1 && cycles.ended.Load() > 0 }, time.Minute, time.Millisecond)
 		ended := cycles.ended.Load()
 		ob.Wake() // now nothing is due

@@ -72,7 +72,7 @@ func TestOrderedDeliversInOrderOneAtATime(t *testing.T) {
 		e.write(env)
 	}
 	require.NoError(t, e.Start(t.Context()))
-	<-done
+	receive(t, done)
 	require.NoError(t, e.Close(t.Context()))
 	require.Equal(t, want, order)
 	row, _ := e.store.Row("3")

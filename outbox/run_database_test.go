@@ -40,9 +40,9 @@ func TestRunWaitsForItsDatabase(t *testing.T) {
 		set(testdb.Working)
 		_, err = ob.Writer().WriteUnmanaged(t.Context(), db.DB, []outbox.Envelope{{EventType: "Said", AggregateID: "a", Payload: outbox.RawJSON(`1`)}})
 		require.NoError(t, err)
-		require.Equal(t, "a", <-delivered)
+		require.Equal(t, "a", receive(t, delivered))
 		cancel()
-		require.NoError(t, <-ended)
+		require.NoError(t, receive(t, ended))
 	})
 }
 
@@ -66,7 +66,7 @@ func TestRunDoesNotWaitForWhatIsWrong(t *testing.T) {
 		go func() { ended <- ob.Run(ctx) }()
 		require.Eventually(t, func() bool { return len(book.all()) > 0 }, time.Minute, time.Millisecond)
 		cancel()
-		require.Error(t, <-ended)
+		require.Error(t, receive(t, ended))
 		require.NoError(t, ob.Close(context.Background()))
 	})
 }

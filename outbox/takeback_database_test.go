@@ -79,7 +79,7 @@ func takeBackWhileDelivering(t *testing.T, db *testdb.DB, mode func(owner string
 		require.NoError(t, err)
 		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(log.listen))))
 		require.NoError(t, ob.Start(ctx))
-		t.Cleanup(func() { _ = ob.Close(context.Background()) })
+		closeAfter(t, ob)
 		nodes, adapters = append(nodes, ob), append(adapters, adaptertest.Adapter(t, pool.DB, ob.Writer()))
 	}
 	var all sync.WaitGroup

@@ -219,7 +219,7 @@ func TestUnknownOutcomeIsLeftToThePoller(t *testing.T) {
 			_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("maybe")})
 			require.NoError(t, err)
 			require.NoError(t, scope.CommitUnknown(true)) // it was committed, and the answer was lost
-			require.ErrorIs(t, <-causes, outbox.ErrOutcomeUnknown)
+			require.ErrorIs(t, receive(t, causes), outbox.ErrOutcomeUnknown)
 			e.await("maybe", outbox.StatusDone)
 			require.Equal(t, map[string]int{"maybe": 1}, c.n)
 		})
