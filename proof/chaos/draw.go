@@ -95,11 +95,14 @@ func (p *Plan) drawSeldom(d draw) {
 		p.Spec.Bounded = one(d, 0, 1, 2, 4)
 	}
 	p.Spec.TakeBack, p.Spec.Latest = one(d, 0, 20, 40), one(d, 0, 10, 30)
+	if p.Spec.Mode == "multi" {
+		p.Spec.KeyBounded = one(d, 0, 1, 2, 4)
+	}
 }
 
 // leaveOutSeldom leaves out what drawSeldom draws.
 func (p *Plan) leaveOutSeldom() {
-	p.Spec.Unique, p.Spec.Seldom, p.Spec.Expires, p.Spec.Endless, p.Spec.Rare, p.Spec.PauseFor, p.Spec.Bounded, p.Drains = 0, 0, 0, false, false, 0, 0, 0
+	p.Spec.Unique, p.Spec.Seldom, p.Spec.Expires, p.Spec.Endless, p.Spec.Rare, p.Spec.PauseFor, p.Spec.Bounded, p.Spec.KeyBounded, p.Drains = 0, 0, 0, false, false, 0, 0, 0, 0
 	p.Spec.TakeBack, p.Spec.Latest = 0, 0
 }
 

@@ -85,6 +85,7 @@ func (r Result) conditions() string {
 		{"deaf processes", r.Spec.Rare},
 		{"receivers down", r.Spec.PauseFor > 0},
 		{"a fleet-wide bound", r.Spec.Bounded > 0},
+		{"a fleet-wide bound of each key", r.Spec.KeyBounded > 0},
 		{"a process that drains", r.Drains > 0},
 	} {
 		if c.is {

@@ -161,6 +161,8 @@ var broken = []struct {
 		pauses("a", "e", "o").done("a", "e1")},
 	{"more deliveries at once than the fleet-wide bound", RuleBounded, tell("multi").promise(bounded).commit("t1", "e1", "e2").begin("a", "e1").begin("b", "e2").
 		end("a", "e1", Done).end("b", "e2", Done)},
+	{"more deliveries of a key at once than the fleet-wide bound", RuleBounded, tell("multi").promise(keyBounded).commit("t1", "b1a", "b1b").
+		begin("a", "b1a").begin("b", "b1b").end("a", "b1a", Done).end("b", "b1b", Done)},
 	{"delivered between two Drains", RuleDrain, tell("multi").commit("t1", "e1").draining("a").drained("a", 0, 0).done("a", "e1").draining("a").drained("a", 0, 0)},
 	{"a Drain returns before the delivery ends", RuleDrain, tell("multi").commit("t1", "e1").draining("a").begin("a", "e1").drained("a", 0, 0).end("a", "e1", Done)},
 	{"retried in the same Drain", RuleDrain, tell("multi").commit("t1", "e1").draining("a").fails("a", "e1", 1).done("a", "e1").drained("a", 1, 1)},
@@ -279,3 +281,6 @@ func TestEachRuleRejectsABrokenHistory(t *testing.T) {
 
 // bounded bounds the deliveries of the type e.
 func bounded(p *Promise) { p.Bounds = map[string]int{"e": 1} }
+
+// keyBounded bounds the deliveries of a key of the type b.
+func keyBounded(p *Promise) { p.KeyBounds = map[string]int{"b": 1} }

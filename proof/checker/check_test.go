@@ -97,6 +97,8 @@ var good = []struct {
 	{"PauseFor is no attempt", 0, tell("multi").commit("t1", "e1").try("a", "e1", Paused).fails("a", "e1", 2).try("a", "e1", Paused).done("a", "e1")},
 	{"as many deliveries at once as the fleet-wide bound allows", 0, tell("multi").promise(bounded).commit("t1", "e1", "e2", "o1").begin("a", "e1").begin("b", "o1").
 		end("a", "e1", Done).begin("b", "e2").end("b", "e2", Done).end("b", "o1", Done)},
+	{"as many deliveries of each key at once as the fleet-wide bound allows", 0, tell("multi").promise(keyBounded).commit("t1", "b1a", "b1b", "b2a").
+		begin("a", "b1a").begin("b", "b2a").end("a", "b1a", Done).begin("b", "b1b").end("b", "b2a", Done).end("b", "b1b", Done)},
 	{"a listener outlives the share of its process", 0, tell("multi").promise(bounded).commit("t1", "e1", "e2").begin("a", "e1").fault(Network, "a", time.Minute).
 		begin("b", "e2").end("b", "e2", Done).end("a", "e1", Done)},
 	{"other types are delivered during a pause", 0, tell("multi").commit("t1", "e1", "o1").pauses("a", "e").wait(2*time.Second).done("a", "o1").

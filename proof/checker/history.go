@@ -45,8 +45,8 @@ type Promise struct {
 	Expires     map[string]time.Duration
 	DropExpired bool
 	// Bounds are how many deliveries of a type all processes make at once, by [outbox.Rules].Fleetwide; a
-	// type without an entry has no such bound.
-	Bounds map[string]int
+	// type without an entry has no such bound. KeyBounds are the same for each key of a type.
+	Bounds, KeyBounds map[string]int
 	// Endless are the event types that have endless attempts.
 	Endless map[string]bool
 	// Once are the event types whose effect happens exactly once.

@@ -137,23 +137,30 @@ const shareLasts = 10 * time.Second
 
 // checkBounded checks [RuleBounded].
 func (f *facts) checkBounded() {
-	under := map[string][]*delivery{} // by type; those that have not ended, as far as the sweep has come
+	f.checkBounds(f.Promise.Bounds, func(e *event) string { return e.Type })
+	f.checkBounds(f.Promise.KeyBounds, func(e *event) string { return e.Type + " of the key " + e.Key })
+}
+
+// checkBounds checks the bounds of types of events: a bound is for each subject.
+func (f *facts) checkBounds(bounds map[string]int, subject func(e *event) string) {
+	under := map[string][]*delivery{} // by subject; those that have not ended, as far as the sweep has come
 	for _, d := range f.deliveries {  // by their beginnings
 		e := f.byID[d.Event]
-		if e == nil || f.Promise.Bounds[e.Type] == 0 {
+		if e == nil || bounds[e.Type] == 0 {
 			continue
 		}
-		now := slices.DeleteFunc(under[e.Type], func(before *delivery) bool { return !before.end.After(d.begin) })
+		of := subject(e)
+		now := slices.DeleteFunc(under[of], func(before *delivery) bool { return !before.end.After(d.begin) })
 		now = append(now, d)
-		under[e.Type] = now
+		under[of] = now
 		counted := 0
 		for _, running := range now {
 			if !f.faults.during(running.process, running.begin.Add(-2*shareLasts), d.begin, Stop, Network, Server, Clock) {
 				counted++
 			}
 		}
-		if counted > f.Promise.Bounds[e.Type] {
-			f.broken(RuleBounded, d.Event, "%d deliveries of %s run at once, and its bound is %d", counted, e.Type, f.Promise.Bounds[e.Type])
+		if counted > bounds[e.Type] {
+			f.broken(RuleBounded, d.Event, "%d deliveries of %s run at once, and the bound is %d", counted, of, bounds[e.Type])
 			return
 		}
 	}

@@ -64,6 +64,9 @@ func events(ids []string) (events []checker.Event) {
 		if e.Type == "x" {
 			e.Key, e.Seq = "x", int(id[1]-'0')
 		}
+		if e.Type == "b" { // "b1a" and "b1b" have the key "b1"
+			e.Key, e.Seq = id[:2], int(id[2])
+		}
 		if e.Type == "u" {
 			e.Unique = "u"
 		}

@@ -28,6 +28,7 @@ func (n *node) listeners() []outbox.Binding {
 		on(Reminder, outbox.ListenerFunc(n.plain(""))),
 		on(Latest, outbox.ListenerFunc(n.plain(""))),
 		on(Bounded, outbox.ListenerFunc(n.plain("")), outbox.Rules{Concurrency: n.Bounded, Fleetwide: n.Bounded > 0}),
+		on(KeyBounded, outbox.ListenerFunc(n.plain("")), outbox.Rules{KeyConcurrency: n.KeyBounded, Fleetwide: n.KeyBounded > 0}),
 		on(Endless, outbox.ListenerFunc(n.plain("")), n.endless()),
 		on(Ledger, n.recorded("", n.handle())),
 		on(Inbox, outbox.ListenerFunc(n.inbox)),

@@ -93,6 +93,9 @@ type Spec struct {
 	// Bounded is the Concurrency of events of type [Bounded] in all processes together; zero: there are
 	// no such events. Only in mode multi.
 	Bounded int
+	// KeyBounded is the KeyConcurrency of events of type [KeyBounded] in all processes together; zero:
+	// there are no such events. Only in mode multi.
+	KeyBounded int
 	// Drains: the process is not started. It drains again and again, so many events at most.
 	Drains int
 	// Abroad is how many transactions in a hundred write their events while the names of their
@@ -153,6 +156,8 @@ const (
 	Down = "Down"
 	// Bounded has a single listener, and a bound of all processes together.
 	Bounded = "Bounded"
+	// KeyBounded has a single listener, and a bound of all processes together for each key.
+	KeyBounded = "KeyBounded"
 	// Reminder has a single listener, and the events are delayed and may be taken back.
 	Reminder = "Reminder"
 	// Latest has a single listener, and each event has a unique key, of which the latest state is kept.
@@ -163,7 +168,7 @@ const (
 // event of type [Many].
 var (
 	Types  = []string{Plain, Ledger, Inbox, Many, Batch}
-	Seldom = []string{Once, Brief, Endless, Rare, Down, Bounded, Reminder, Latest}
+	Seldom = []string{Once, Brief, Endless, Rare, Down, Bounded, KeyBounded, Reminder, Latest}
 	Names  = []string{"mail", "search", "stock"}
 )
 
@@ -176,7 +181,7 @@ func (s Spec) Promise() checker.Promise {
 		Once:      map[string]bool{Ledger: true, Inbox: true},
 		Expires:   map[string]time.Duration{Brief: s.Expires}, DropExpired: s.DropExpired,
 		Endless: map[string]bool{Endless: true},
-		Bounds:  map[string]int{Bounded: s.Bounded},
+		Bounds:  map[string]int{Bounded: s.Bounded}, KeyBounds: map[string]int{KeyBounded: s.KeyBounded},
 	}
 }
 
@@ -196,6 +201,9 @@ func (s Spec) seldom() (types []string) {
 	}
 	if s.Bounded > 0 {
 		types = append(types, Bounded)
+	}
+	if s.KeyBounded > 0 {
+		types = append(types, KeyBounded)
 	}
 	return types
 }

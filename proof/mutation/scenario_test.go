@@ -85,6 +85,9 @@ var (
 	bounded = scenario{"two processes, a fleet-wide bound of one", spec("multi", func(s *faultrun.Spec) {
 		s.Seldom, s.Bounded, s.Slow, s.Lease, s.Fail = 60, 1, 100*time.Millisecond, 0, 20
 	}), 2, nil}
+	keyBounded = scenario{"two processes, a fleet-wide bound of two for each key", spec("multi", func(s *faultrun.Spec) {
+		s.Seldom, s.KeyBounded, s.Keys, s.Slow, s.Lease, s.Fail = 60, 2, 2, 100*time.Millisecond, 0, 20
+	}), 2, nil}
 	draining    = scenario{"two processes drain", spec("multi", func(s *faultrun.Spec) { s.Drains = 5 }), 2, nil}
 	drainingAll = scenario{"two processes drain all that is due", spec("multi", func(s *faultrun.Spec) { s.Drains, s.Slow = 200, 60*time.Millisecond }), 2, nil}
 

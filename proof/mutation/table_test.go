@@ -176,6 +176,10 @@ var mutations = []mutation{
 		"\tl := was.at(row.Now)\n", "\tl := was.at(row.Now.Add(time.Hour))\n", bounded, checker.RuleBounded,
 	},
 	{
+		"a process takes the whole bound of a key", "outbox/flow.go",
+		"own := l.share.Limits().Of(max(l.share.Parts(), 1))", "own := l.share.Limits()", keyBounded, checker.RuleBounded,
+	},
+	{
 		"a Drain reads what became due after it began", "outbox/poller_drain.go",
 		"\t\treturn d.due\n", "\t\treturn storedTime(p.clock.Now())\n", drainingAll, checker.RuleDrain,
 	},
