@@ -1,8 +1,11 @@
 package main_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -411,6 +414,56 @@ func TestDoctorEndsWithTheCodeOfTheWorstFinding(t *testing.T) {
 	r = run(t, s.DSN, "doctor")
 	require.Equal(t, 5, r.code)
 	require.Contains(t, r.out, "→ CREATE INDEX")
+}
+
+func TestDoctorWatches(t *testing.T) {
+	t.Parallel()
+	s := open(t, testdb.Open(t, testdb.Main()[2]))
+	require.Contains(t, fails(t, 2, s.DSN, "doctor", "--watch", "--interval", "1ms"), "--interval is 1ms; the least is 1s")
+	lines := func(args ...string) *bufio.Scanner {
+		cmd, _, errOut := command(context.Background(), s.DSN, append([]string{"doctor", "--watch", "--interval", "1s"}, args...)...)
+		cmd.Stdout = nil
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() {
+			require.NoError(t, cmd.Process.Signal(os.Interrupt))
+			_, _ = io.Copy(io.Discard, out)
+			require.NoError(t, cmd.Wait(), errOut)
+		})
+		return bufio.NewScanner(out)
+	}
+	text, looks := lines(), lines("--json")
+	await := func(what string) {
+		t.Helper()
+		for text.Scan() {
+			require.NotRegexp(t, `^ok `, text.Text())
+			if strings.Contains(text.Text(), what) {
+				return
+			}
+		}
+		require.Fail(t, "the watch ended", what)
+	}
+	await("Z  Well: no event is due.")
+	late := envelope("late")
+	late.OccurredAt = late.OccurredAt.Add(-time.Hour)
+	late.AvailableAt = late.OccurredAt
+	s.insert(t, late)
+	await("Z  Late by 1 h")
+	_, err := s.ExecContext(t.Context(), "DROP INDEX idx_outbox_event_due")
+	require.NoError(t, err)
+	await("→ CREATE INDEX")
+	worst := ""
+	for worst != "failure" && looks.Scan() {
+		var look struct {
+			At    time.Time
+			Worst string
+		}
+		require.NoError(t, json.Unmarshal(looks.Bytes(), &look), looks.Text())
+		require.NotZero(t, look.At)
+		worst = look.Worst
+	}
+	require.Equal(t, "failure", worst)
 }
 
 func TestBenchMeasuresAndLeavesNothing(t *testing.T) {
