@@ -122,7 +122,8 @@ func TestTheRateOfAKeyInAllProcesses(t *testing.T) {
 					worst = max(worst, float64(j-i+1)-at[j].Sub(at[i]).Seconds()*rate)
 				}
 			}
-			require.LessOrEqual(t, worst, float64(processes)+1, key)
+			// In each process one delivery may begin at once, and one may come late to its slot.
+			require.LessOrEqual(t, worst, 2.*processes, key)
 		}
 	})
 }

@@ -97,7 +97,7 @@ type Rules struct {
 	// of all processes, of which each has an equal part: a key whose events all come to one process gets
 	// only this part. Each event over the rate is deferred to the next free slot of the key: it costs a
 	// write and no attempt. A tenth of a second's deliveries, at least one in each process, may begin at
-	// once. From one in a day to 1,000,000 in a second. Defaults to no bound.
+	// once, and one more in each process: an event may come late to its slot, and the next in time. From one in a day to 1,000,000 in a second. Defaults to no bound.
 	//
 	// KeyConcurrency and KeyRate are for [SingleNode] and [MultiNode], and not for a kind with a
 	// [BatchListener]. They do not bound events without an aggregate id, [Outbox.Deliver], and further
