@@ -177,7 +177,7 @@ func (o *Outbox) countWaiting(ctx context.Context, now time.Time, got *Drained) 
 		if reach, err = o.store.Reach(ctx, o.db, q); err != nil {
 			return err
 		}
-		got.Paused = free - reach.Fresh - reach.Expired
+		got.Paused = max(free-reach.Fresh-reach.Expired, 0) // the two readings are at different times
 	}
 	list, err := o.store.Ranges(ctx, o.db)
 	if err != nil {

@@ -78,16 +78,24 @@ func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 	for _, id := range changed {
 		isChanged[id] = true
 	}
-	others := func(condition string) (int, error) {
-		q := s.query(512).add("SELECT event_id FROM ").table(s).add(" WHERE ").waiting(s, w).inState(condition).locked()
-		ids, err := s.readTexts(ctx, tx, "looking at events that are not changed", q)
-		return len(slices.DeleteFunc(ids, func(id string) bool { return isChanged[id] })), err
+	// A single statement: between two statements an event in hand may die, and a DEAD event be replayed.
+	texts := "CASE status WHEN 3 THEN 'D' ELSE 'H' END || event_id"
+	if s.d == mysql {
+		texts = "CONCAT(CASE status WHEN 3 THEN 'D' ELSE 'H' END, event_id)"
 	}
-	if n.InHand, err = others("status IN (0, 2)"); err != nil {
+	q := s.query(512).add("SELECT ", texts, " FROM ").table(s).add(" WHERE ").waiting(s, w).inState("status IN (0, 2, 3)").locked()
+	others, err := s.readTexts(ctx, tx, "looking at events that are not changed", q)
+	if err != nil {
 		return n, err
 	}
-	if n.Dead, err = others("status = 3"); err != nil {
-		return n, err
+	for _, text := range others {
+		switch {
+		case isChanged[text[1:]]:
+		case text[0] == 'D':
+			n.Dead++
+		default:
+			n.InHand++
+		}
 	}
 	n.Delivered = max(left-n.InHand-n.Dead, 0)
 	return n, nil
