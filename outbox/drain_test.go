@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -285,8 +286,11 @@ func TestDrainObeysARate(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
+				var mu sync.Mutex // two begin at once
 				var at []time.Duration
 				e := build(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
+					mu.Lock()
+					defer mu.Unlock()
 					at = append(at, time.Since(began))
 					return nil
 				})
