@@ -38,7 +38,8 @@ type HealthConfig struct {
 	// MaxDueAge is how long the oldest due event of the table whose kind is not paused may have
 	// been due. All nodes share the table: with a bound, a single listener that hangs, or a broker
 	// that is away, makes every node unready, although each node could serve. Prefer an alert on
-	// the metrics. Defaults to no bound.
+	// the metrics. A kind with a MaxDueAge in its [outbox.Rules] has that bound instead. Defaults to
+	// no bound, for all kinds.
 	MaxDueAge time.Duration
 	// Logger gets an error of the database, at level ERROR. Defaults to
 	// [slog.Default].
@@ -52,7 +53,7 @@ type HealthConfig struct {
 //	{"status": "ready",
 //	 "database": {"ok": true},
 //	 "poller":   {"ok": true, "last_poll_age_seconds": 1.2},
-//	 "backlog":  {"ok": true, "oldest_due_seconds": 0, "due": 0, "dead": 0}}
+//	 "backlog":  {"ok": true, "oldest_due_seconds": 0, "due": 0, "due_paused": 0, "dead": 0}}
 //
 // With the parameter verbose, as in /healthz?verbose, the answer also has a "verdict" on the whole
 // table: a sentence that says whether events are delivered in time, and if not, why. A verdict does not
@@ -118,6 +119,7 @@ type backlogCheck struct {
 	healthCheck
 	OldestDue float64 `json:"oldest_due_seconds"`
 	Due       int64   `json:"due"`
+	DuePaused int64   `json:"due_paused"`
 	Dead      int64   `json:"dead"`
 }
 
@@ -224,8 +226,13 @@ func (config *HealthConfig) poller(stats *outbox.Stats) *pollerCheck {
 }
 
 func (config *HealthConfig) backlog(stats *outbox.Stats) *backlogCheck {
-	check := &backlogCheck{OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, Dead: stats.Dead}
-	if config.MaxDueAge > 0 && stats.OldestDueAge > config.MaxDueAge {
+	check := &backlogCheck{OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, DuePaused: stats.DuePaused, Dead: stats.Dead}
+	switch {
+	case config.MaxDueAge <= 0:
+	case len(stats.Late) > 0:
+		late := stats.Late[0]
+		check.Problem = fmt.Sprintf("events of %s have been due for more than %s", late.Kind, late.MaxDueAge)
+	case stats.OldestDueAge > config.MaxDueAge:
 		check.Problem = fmt.Sprintf("the oldest due event has been due for more than %s", config.MaxDueAge)
 	}
 	check.OK = check.Problem == ""
