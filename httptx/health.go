@@ -53,7 +53,7 @@ type HealthConfig struct {
 //	{"status": "ready",
 //	 "database": {"ok": true},
 //	 "poller":   {"ok": true, "last_poll_age_seconds": 1.2},
-//	 "backlog":  {"ok": true, "oldest_due_seconds": 0, "due": 0, "due_paused": 0, "dead": 0}}
+//	 "backlog":  {"ok": true, "oldest_due_seconds": 0, "due": 0, "dead": 0}}
 //
 // With the parameter verbose, as in /healthz?verbose, the answer also has a "verdict" on the whole
 // table: a sentence that says whether events are delivered in time, and if not, why. A verdict does not
@@ -119,7 +119,6 @@ type backlogCheck struct {
 	healthCheck
 	OldestDue float64 `json:"oldest_due_seconds"`
 	Due       int64   `json:"due"`
-	DuePaused int64   `json:"due_paused"`
 	Dead      int64   `json:"dead"`
 }
 
@@ -226,7 +225,7 @@ func (config *HealthConfig) poller(stats *outbox.Stats) *pollerCheck {
 }
 
 func (config *HealthConfig) backlog(stats *outbox.Stats) *backlogCheck {
-	check := &backlogCheck{OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, DuePaused: stats.DuePaused, Dead: stats.Dead}
+	check := &backlogCheck{OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, Dead: stats.Dead}
 	switch {
 	case config.MaxDueAge <= 0:
 	case len(stats.Late) > 0:

@@ -51,7 +51,7 @@ var descriptions = [Figures]Description{
 	Delayed:        {"events.delayed", Events, "Events in the table that are due later: delayed, deferred or to be retried."},
 	Dead:           {"events.dead", Events, "DEAD events in the table."},
 	DuePaused:      {"events.due.paused", Events, "Due events whose kind is paused, among the first 100,000 due events."},
-	OldestDueAge:   {"oldest.due.age", Seconds, "How long the oldest due event has been due whose kind is not paused and has no MaxDueAge of its own; 0 when there is none."},
+	OldestDueAge:   {"oldest.due.age", Seconds, "How long the oldest due event has been due whose kind is not paused and has no MaxDueAge; 0 when there is none."},
 	LastPoll:       {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
 	PollInterval:   {"poll.interval", Seconds, "How often the poller reads an idle table."},
 	Paused:         {"kinds.paused", Kinds, "Kinds of events that are paused."},
@@ -108,10 +108,10 @@ func (v Values) EachShare(do func(kind outbox.EventKind, share float64)) {
 	}
 }
 
-// LateAge describes how late a kind is that has a limit of its own.
+// LateAge describes how late a kind with a MaxDueAge is.
 var LateAge = Description{"kind.late.age", Seconds, "How long the oldest event of a kind has been due, if this is longer than the MaxDueAge of the kind; absent while the kind is not late."}
 
-// EachLate calls do with each kind that is later than its own limit.
+// EachLate calls do with each kind that is later than the MaxDueAge of the kind.
 func (v Values) EachLate(do func(kind outbox.EventKind, seconds float64)) {
 	if v.Stats == nil {
 		return

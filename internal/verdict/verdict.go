@@ -60,7 +60,7 @@ type Facts struct {
 	Stats      outbox.Stats
 	Throughput outbox.Throughput
 	Nodes      []outbox.Node
-	// MaxDueAge is how long an event may be due whose kind has no limit of its own; zero:
+	// MaxDueAge is how long an event may be due whose kind has no MaxDueAge; zero:
 	// DefaultMaxDueAge.
 	MaxDueAge time.Duration
 }
@@ -102,7 +102,7 @@ func (f *Facts) Verdict() Verdict {
 const maxKinds = 3
 
 // late returns how long the oldest late event has been due, zero if no event is late, and the kinds
-// that are later than their own limit.
+// that are later than their MaxDueAge.
 func (f *Facts) late() (age time.Duration, kinds []Reason) {
 	limit := f.MaxDueAge
 	if limit == 0 {
