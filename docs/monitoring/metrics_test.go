@@ -3,8 +3,8 @@ package monitoring_test
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
