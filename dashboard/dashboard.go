@@ -50,7 +50,8 @@ type Config struct {
 	// to 50.
 	MaxViewers int
 	// MaxDueAge is how long the oldest due event whose kind is not paused may have been due until the
-	// overview calls the outbox late. Defaults to 5 min.
+	// overview calls the outbox late. A kind with a MaxDueAge in its [outbox.Rules] is late by that.
+	// Defaults to 5 min.
 	MaxDueAge time.Duration
 	// Timeout is how long the queries of a page, a pause or a resume may take. Defaults to 10 s.
 	Timeout time.Duration

@@ -108,9 +108,10 @@ type figure struct {
 var overviewFigures = []figure{
 	{"pending", "Pending", "events?status=WAITING", "due and delayed together"},
 	{"due", "Due", "events?status=DUE", "waiting, and due now"},
+	{"duepaused", "Due and paused", "#paused", "due, of a kind that is paused"},
 	{"delayed", "Delayed", "events?status=DELAYED", "waiting for a later time or a retry"},
 	{"dead", "Dead", "dead", "given up"},
-	{"oldest", "Oldest due", "events?status=DUE", "how long it has been due"},
+	{"oldest", "Oldest due", "events?status=DUE", "neither paused nor of a kind with its own limit"},
 	{"rate", "Delivered", "events?status=DONE", "within the last minute"},
 	{"median", "Median", "", "from due to done"},
 	{"p95", "95th percentile", "", "from due to done"},
@@ -120,7 +121,7 @@ var overviewFigures = []figure{
 // texts returns the values of the figures.
 func (s *sample) texts() map[string]string {
 	t := map[string]string{
-		"pending": upTo(s.Stats.Pending), "due": upTo(s.Stats.Due), "delayed": upTo(s.Stats.Delayed), "dead": upTo(s.Stats.Dead), "oldest": "–",
+		"pending": upTo(s.Stats.Pending), "due": upTo(s.Stats.Due), "duepaused": upTo(s.Stats.DuePaused), "delayed": upTo(s.Stats.Delayed), "dead": upTo(s.Stats.Dead), "oldest": "–",
 		"rate": "none", "median": "–", "p95": "–",
 		"queues": count(s.Stats.HotDepth) + ", " + count(s.Stats.ColdDepth),
 		"at":     s.At.Format("15:04:05 UTC"), "poll": "this process does not poll",

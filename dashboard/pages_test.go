@@ -88,6 +88,25 @@ func TestMaxDueAgeSaysWhatIsLate(t *testing.T) {
 	require.Contains(t, newSite(t, rows, bound).get("/shop/"), `data-level="late">Late by `)
 }
 
+func TestAKindIsLateByItsOwnLimitAndNotWhilePaused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now().Add(-time.Minute)), func(c *dashboard.Config) { c.MaxDueAge = time.Minute - time.Second })
+	limit := func(d time.Duration) {
+		t.Helper()
+		require.NoError(t, sqlstore.SQLite().Announce(t.Context(), s.db.DB, outbox.Node{Owner: "api-1", Mode: "multi-node", MaxDueAges: []outbox.KindAge{{Kind: orderPlaced, MaxDueAge: d}}}, time.Hour))
+	}
+	limit(24 * time.Hour)
+	require.Contains(t, s.get("/shop/"), `data-level="attention"`)
+	limit(5 * time.Second)
+	require.Regexp(t, `data-level="late">Late by [^:]+: <a href="events\?status=DUE">1 event of Order/OrderPlaced due for more than 5 s</a>`, s.get("/shop/"))
+	require.Contains(t, s.get("/shop/"), `<dd data-text="duepaused">0</dd>`)
+	require.NoError(t, s.outbox.Pause(t.Context(), outbox.Pause{Kind: orderPlaced}))
+	paused := s.get("/shop/")
+	require.Contains(t, paused, `data-level="attention"`)
+	require.Contains(t, paused, `<a href="#paused">1 kind paused (1 event due)</a>`)
+	require.Contains(t, paused, `<dd data-text="duepaused">1</dd>`)
+}
+
 func TestPagesFollowEachOther(t *testing.T) {
 	t.Parallel()
 	var rows []dashtest.Row

@@ -137,6 +137,20 @@ func TestHealthBounds(t *testing.T) {
 		require.Equal(t, 200, status, "a backlog does not make a node unready, unless it is asked for")
 	}
 
+	limit := func(d time.Duration) {
+		kind := outbox.EventKind{AggregateType: old.AggregateType, EventType: old.EventType}
+		require.NoError(t, store.Announce(t.Context(), store.DB(), outbox.Node{Owner: "other", Mode: "multi-node", MaxDueAges: []outbox.KindAge{{Kind: kind, MaxDueAge: d}}}, time.Hour))
+	}
+	limit(24 * time.Hour)
+	status, _ = healthy(echomw.HealthConfig{MaxPollDelay: echomw.NoBound, MaxDueAge: 5 * time.Minute})
+	require.Equal(t, 200, status, "the kind may be due for a day")
+	limit(6 * time.Second)
+	status, answer = healthy(echomw.HealthConfig{MaxPollDelay: echomw.NoBound, MaxDueAge: 5 * time.Minute})
+	require.Equal(t, 503, status)
+	require.Equal(t, "events of "+string(old.AggregateType)+"/"+string(old.EventType)+" have been due for more than 6s", answer["backlog"]["problem"])
+	status, _ = healthy(echomw.HealthConfig{MaxPollDelay: echomw.NoBound})
+	require.Equal(t, 200, status, "no bound is no bound")
+
 	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil }))))
 	require.NoError(t, ob.Start(t.Context()))
 	strict := echomw.HealthConfig{MaxPollDelay: 200 * time.Millisecond}

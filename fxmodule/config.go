@@ -114,6 +114,8 @@ type KindConfig struct {
 	OnDone OnDone `yaml:"on-done" mapstructure:"on-done"`
 	// Retention is how long DONE and DEAD rows are kept; [outbox.NoRetention] keeps no rows.
 	Retention time.Duration `yaml:"retention" mapstructure:"retention"`
+	// MaxDueAge is how long an event of the kind may be due until it is late; at least a second.
+	MaxDueAge time.Duration `yaml:"max-due-age" mapstructure:"max-due-age"`
 	// Concurrency is how many listeners of the kind run at once.
 	Concurrency int `yaml:"concurrency" mapstructure:"concurrency"`
 	// Rate is how many deliveries begin in a second.

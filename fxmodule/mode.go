@@ -78,7 +78,8 @@ func (c Config) rules() map[outbox.EventKind]outbox.Rules {
 			Expires: k.Expires, DropExpired: k.DropExpired, OnDone: k.OnDone.option(), Retention: k.Retention,
 			Concurrency: k.Concurrency, Rate: k.Rate, Burst: k.Burst, Fleetwide: k.Fleetwide,
 			KeyConcurrency: k.KeyConcurrency, KeyRate: k.KeyRate,
-			Breaker: outbox.Breaker{Failures: k.Breaker.Failures, Pause: k.Breaker.Pause, PerKey: k.Breaker.PerKey},
+			MaxDueAge: k.MaxDueAge,
+			Breaker:   outbox.Breaker{Failures: k.Breaker.Failures, Pause: k.Breaker.Pause, PerKey: k.Breaker.PerKey},
 		}
 	}
 	return rules

@@ -196,6 +196,8 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 	}
 	require.Equal(t, outbox.Config{Mode: outbox.SingleNode{}}, Config{}.outboxConfig(nil))
 	require.NotNil(t, Config{Retry: RetryConfig{MaxDelay: 1}}.outboxConfig(nil).RetryPolicy)
+	late := outbox.DispatchOptions{Rules: map[outbox.EventKind]outbox.Rules{{AggregateType: outbox.Global, EventType: "a"}: {MaxDueAge: 16}}}
+	require.Equal(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: late}}, Config{Kinds: []KindConfig{{EventType: "a", MaxDueAge: 16}}}.outboxConfig(nil))
 }
 
 // The tags let others fill a Config: both say the same key.

@@ -10,18 +10,21 @@ import (
 
 // stats is [outbox.Stats] in JSON, with the verdict.
 type stats struct {
-	Verdict     verdict.Verdict `json:"verdict"`
-	Pending     int64           `json:"pending"`
-	Due         int64           `json:"due"`
-	Delayed     int64           `json:"delayed"`
-	Dead        int64           `json:"dead"`
-	CountsUpTo  int             `json:"counts_up_to"` // the limit of each count
-	OldestDue   float64         `json:"oldest_due_seconds"`
-	HotDepth    int             `json:"hot_depth"`
-	ColdDepth   int             `json:"cold_depth"`
-	LastPoll    *time.Time      `json:"last_poll"` // null before the first poll and without a poller
-	PollSeconds float64         `json:"poll_interval_seconds"`
-	Paused      []pause         `json:"paused"`
+	Verdict    verdict.Verdict `json:"verdict"`
+	Pending    int64           `json:"pending"`
+	Due        int64           `json:"due"`
+	DuePaused  int64           `json:"due_paused"` // of Due, whose kind is paused
+	Delayed    int64           `json:"delayed"`
+	Dead       int64           `json:"dead"`
+	CountsUpTo int             `json:"counts_up_to"` // the limit of each count
+	OldestDue  float64         `json:"oldest_due_seconds"`
+	// Late are the kinds with a MaxDueAge that have been due for longer.
+	Late        []operjson.LateKind `json:"late"`
+	HotDepth    int                 `json:"hot_depth"`
+	ColdDepth   int                 `json:"cold_depth"`
+	LastPoll    *time.Time          `json:"last_poll"` // null before the first poll and without a poller
+	PollSeconds float64             `json:"poll_interval_seconds"`
+	Paused      []pause             `json:"paused"`
 	// Unheard are the kinds of events without a listener in this process.
 	Unheard []operjson.Kind `json:"unheard,omitempty"`
 }
@@ -29,8 +32,8 @@ type stats struct {
 func statsAnswer(f *verdict.Facts) stats {
 	s := &f.Stats
 	answer := stats{
-		Verdict: f.Verdict(), Pending: s.Pending, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, CountsUpTo: outbox.StatsLimit,
-		OldestDue: s.OldestDueAge.Seconds(), HotDepth: s.HotDepth, ColdDepth: s.ColdDepth,
+		Verdict: f.Verdict(), Pending: s.Pending, Due: s.Due, DuePaused: s.DuePaused, Delayed: s.Delayed, Dead: s.Dead, CountsUpTo: outbox.StatsLimit,
+		OldestDue: s.OldestDueAge.Seconds(), Late: operjson.LateKinds(s.Late), HotDepth: s.HotDepth, ColdDepth: s.ColdDepth,
 		PollSeconds: s.PollInterval.Seconds(), Paused: pausesOf(s.Paused), Unheard: operjson.Kinds(s.Unheard),
 	}
 	if !s.LastPoll.IsZero() {

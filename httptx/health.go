@@ -38,7 +38,8 @@ type HealthConfig struct {
 	// MaxDueAge is how long the oldest due event of the table whose kind is not paused may have
 	// been due. All nodes share the table: with a bound, a single listener that hangs, or a broker
 	// that is away, makes every node unready, although each node could serve. Prefer an alert on
-	// the metrics. Defaults to no bound.
+	// the metrics. A kind with a MaxDueAge in its [outbox.Rules] has that bound instead. Defaults to
+	// no bound, for all kinds.
 	MaxDueAge time.Duration
 	// Logger gets an error of the database, at level ERROR. Defaults to
 	// [slog.Default].
@@ -225,7 +226,12 @@ func (config *HealthConfig) poller(stats *outbox.Stats) *pollerCheck {
 
 func (config *HealthConfig) backlog(stats *outbox.Stats) *backlogCheck {
 	check := &backlogCheck{OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, Dead: stats.Dead}
-	if config.MaxDueAge > 0 && stats.OldestDueAge > config.MaxDueAge {
+	switch {
+	case config.MaxDueAge <= 0:
+	case len(stats.Late) > 0:
+		late := stats.Late[0]
+		check.Problem = fmt.Sprintf("events of %s have been due for more than %s", late.Kind, late.MaxDueAge)
+	case stats.OldestDueAge > config.MaxDueAge:
 		check.Problem = fmt.Sprintf("the oldest due event has been due for more than %s", config.MaxDueAge)
 	}
 	check.OK = check.Problem == ""

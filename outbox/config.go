@@ -202,8 +202,10 @@ func (b *builder) build() *Outbox {
 	} else {
 		o.writerName = leases.NewOwner()
 	}
+	rules := b.kindRules()
+	o.maxDueAges = func() map[EventKind]time.Duration { return rules().maxDueAges }
 	if b.Purge != nil {
-		o.purger = newPurger(b)
+		o.purger = newPurger(b, func() map[EventKind]time.Duration { return rules().retentions })
 	}
 	if b.Notifier != nil {
 		o.notifications = newNotifications(channel{b.Notifier, b.DB, b.Store}, b.listens(o.poller), b.Logger)
@@ -319,18 +321,21 @@ func sourcesOf(b *builder, p *poller) (free, takeovers source) {
 	}
 }
 
-// newPurger makes the purger of an outbox. In [WriterOnly] the purger deletes by age.
-func newPurger(b *builder) *purger {
-	p := &purger{
-		db: b.DB, store: b.Store, opts: b.Purge.withDefaults(), byAge: b.dispatch == nil,
-		log: b.Logger, clock: b.Clock,
-	}
+// kindRules returns a function that resolves the rules of the kinds, of which listeners may bring more
+// until Start. It serves what looks at the rules now and then, also in [WriterOnly].
+func (b *builder) kindRules() func() *ruleset {
 	var operator map[EventKind]Rules
 	if b.dispatch != nil {
 		operator = maps.Clone(b.dispatch.Rules)
 	}
-	p.retentions = func() map[EventKind]time.Duration {
-		return resolve(Rules{}, operator, rulesIn(b.Registry, false)).retentions
+	return func() *ruleset { return resolve(Rules{}, operator, rulesIn(b.Registry, false)) }
+}
+
+// newPurger makes the purger of an outbox. In [WriterOnly] the purger deletes by age.
+func newPurger(b *builder, retentions func() map[EventKind]time.Duration) *purger {
+	p := &purger{
+		db: b.DB, store: b.Store, opts: b.Purge.withDefaults(), byAge: b.dispatch == nil,
+		log: b.Logger, clock: b.Clock, retentions: retentions,
 	}
 	p.loop = loop.New(p.run, ErrClosed)
 	return p

@@ -44,6 +44,9 @@ type Inspector interface {
 	// the larger of two numbers: the leases that were counted, and the leases that the node
 	// reported.
 	Nodes(ctx context.Context, db DB) ([]Node, error)
+	// DueKinds groups by kind the first StatsLimit due rows of the query, in due order. The order of the
+	// groups is any.
+	DueKinds(ctx context.Context, db DB, q DueKindsQuery) ([]DueKind, error)
 	// RecordChange stores an entry of the audit log, for the given time by the database's clock. The ids
 	// of entries are in the order of time.
 	RecordChange(ctx context.Context, db DB, entry AuditEntry, keep time.Duration) error
@@ -114,6 +117,38 @@ type Throughput struct {
 	Median, P95, Max time.Duration
 }
 
+// DueKindsQuery chooses due rows for [Inspector].DueKinds.
+type DueKindsQuery struct {
+	// Now is when rows are due: rows available at Now or before.
+	Now time.Time
+	// Except are kinds whose rows are left out, also if Limits has them.
+	Except []EventKind
+	// Limits leave out the rows of some kinds that became available after a time of the kind.
+	Limits []DueLimit
+}
+
+// DueLimit is until when a row of the kind became available to count in a [DueKindsQuery].
+type DueLimit struct {
+	Kind   EventKind
+	Before time.Time // inclusive
+}
+
+// DueKind are the due rows of a kind.
+type DueKind struct {
+	Kind   EventKind
+	Events int64
+	Oldest time.Time // the earliest available_at; zero if it cannot be read
+}
+
+// LateKind is a kind of event with a [Rules].MaxDueAge, of which events have been due for longer.
+type LateKind struct {
+	Kind      EventKind
+	MaxDueAge time.Duration
+	// Events is how many events are late, and OldestDueAge is how long the oldest has been due.
+	Events       int64
+	OldestDueAge time.Duration
+}
+
 // Node is a process that delivers from the table, or only writes to it, as operators see it.
 type Node struct {
 	// Owner is the name of the node, and of its leases or its hold.
@@ -135,6 +170,9 @@ type Node struct {
 	// Unheard are the kinds of events that came to the node and have no listener there, as far as
 	// their names have room in 8 KiB. The node leaves the events of these kinds to other nodes.
 	Unheard []EventKind
+	// MaxDueAges are the [Rules].MaxDueAge of the node, by kind, as far as their names have room in
+	// 8 KiB.
+	MaxDueAges []KindAge
 	// SeenAt is when the node last reported, by the database's clock. A node reports every ten
 	// seconds, and Live says that the node has not missed three reports. A node that closed is not
 	// listed; a node that died is listed for an hour.
@@ -149,6 +187,12 @@ type Node struct {
 	// lease was counted.
 	Leases      int
 	OldestLease time.Time
+}
+
+// KindAge is the [Rules].MaxDueAge of a kind.
+type KindAge struct {
+	Kind      EventKind
+	MaxDueAge time.Duration
 }
 
 // KindShares are the limits of a kind of event that all processes have together, and the shares of
@@ -331,14 +375,22 @@ type Stats struct {
 	Due     int64 // NEW and RETRY rows that are due now
 	Delayed int64 // NEW and RETRY rows that are due later
 	Dead    int64
-	// OldestDueAge is how long the oldest due event whose kind is not paused has been
-	// due; zero when there is no such event.
+	// DuePaused is how many of the due events are of a paused kind, among the first StatsLimit events.
+	DuePaused int64
+	// OldestDueAge is how long the oldest due event has been due whose kind is not paused and has no
+	// [Rules].MaxDueAge; zero when there is no such event.
 	OldestDueAge time.Duration
+	// Late are the kinds with a [Rules].MaxDueAge of which an event has been due for longer and that are not
+	// paused, by aggregate type and event type. Stats looks at the StatsLimit events that have been due
+	// longest, without those that may still wait. The kinds are those of this process and of the reports of
+	// the others; see [Node].MaxDueAges.
+	Late []LateKind
 	// HotDepth and ColdDepth are the events that wait in this node's queues. Events of
 	// kinds that have a Concurrency or a Rate (see [Rules]) count as ColdDepth.
 	HotDepth, ColdDepth int
 	// Paused are the kinds of events that are paused, and the keys of kinds; see [Outbox.Paused]. The
-	// events of paused kinds count as Pending and Due like all others, and are left out of OldestDueAge.
+	// events of paused kinds count as Pending and Due like all others, and also as DuePaused; they are left
+	// out of OldestDueAge and Late.
 	// The events of paused keys are deferred, and count as Delayed.
 	Paused []Pause
 	// Unheard are the kinds of events that came to this node and have no listener here, by

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -89,9 +90,12 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
-	st := Stats{Pending: s.Due + s.Delayed, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, Paused: paused}
-	if !s.OldestDue.IsZero() {
-		st.OldestDueAge = max(now.Sub(s.OldestDue), 0)
+	st := Stats{Pending: s.Due + s.Delayed, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, DuePaused: s.DuePaused, Paused: paused}
+	st.OldestDueAge = dueAge(now, s.OldestDue)
+	if st.OldestDueAge > minMaxDueAge {
+		if err := o.readLate(ctx, now, kinds, &st); err != nil {
+			return Stats{}, err
+		}
 	}
 	st.WriteFailures = int(o.announcer.failures.Load())
 	if o.delivers() {
@@ -101,6 +105,63 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 		st.LastPoll, st.PollInterval = o.poller.lastPoll(), o.poller.opts.Interval
 	}
 	return st, nil
+}
+
+// dueAge is how long an event has been due; zero for no event.
+func dueAge(now, since time.Time) time.Duration {
+	if since.IsZero() {
+		return 0
+	}
+	return max(now.Sub(since), 0)
+}
+
+// readLate reads which kinds are later than their own MaxDueAge, and sets OldestDueAge to that of the
+// other kinds.
+func (o *Outbox) readLate(ctx context.Context, now time.Time, paused []EventKind, st *Stats) error {
+	ages, err := o.allMaxDueAges(ctx)
+	if err != nil || len(ages) == 0 {
+		return err
+	}
+	q := DueKindsQuery{Now: now, Except: paused}
+	for _, kind := range slices.SortedFunc(maps.Keys(ages), compareKinds) {
+		q.Limits = append(q.Limits, DueLimit{kind, now.Add(-ages[kind] - time.Microsecond)})
+	}
+	due, err := o.store.DueKinds(ctx, o.db, q)
+	if err != nil {
+		return err
+	}
+	st.OldestDueAge = 0
+	for _, k := range due {
+		age := dueAge(now, k.Oldest)
+		if limit, has := ages[k.Kind]; has {
+			st.Late = append(st.Late, LateKind{k.Kind, limit, k.Events, age})
+		} else {
+			st.OldestDueAge = max(st.OldestDueAge, age)
+		}
+	}
+	slices.SortFunc(st.Late, func(a, b LateKind) int { return compareKinds(a.Kind, b.Kind) })
+	return nil
+}
+
+// allMaxDueAges are the limits of lateness of the kinds that have one, as far as the processes of the
+// table know them: those of this process, then the shortest of those that live nodes reported, or that
+// dead nodes reported, if no node lives.
+func (o *Outbox) allMaxDueAges(ctx context.Context) (map[EventKind]time.Duration, error) {
+	nodes, err := o.store.Nodes(ctx, o.db)
+	if err != nil {
+		return nil, err
+	}
+	live := slices.ContainsFunc(nodes, func(n Node) bool { return n.Live && n.Delivers() })
+	ages := map[EventKind]time.Duration{}
+	for i := range nodes {
+		for _, k := range nodes[i].MaxDueAges {
+			if age, has := ages[k.Kind]; nodes[i].Live == live && (!has || k.MaxDueAge < age) {
+				ages[k.Kind] = k.MaxDueAge
+			}
+		}
+	}
+	maps.Copy(ages, o.maxDueAges())
+	return ages, nil
 }
 
 // Nodes lists the processes that deliver from the table or write to it, by owner. Processes that

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +41,7 @@ type Outbox struct {
 	mode          Mode
 	builder       builder // makes the engine of a Drain
 	purge         *PurgeOptions
+	maxDueAges    func() map[EventKind]time.Duration // of the rules of this process
 
 	starting sync.Mutex      // held by Start
 	ending   context.Context // ends when Close is called
@@ -231,7 +234,7 @@ func (o *Outbox) logStart() {
 
 // node is the report of this process.
 func (o *Outbox) node() Node {
-	n := Node{Owner: o.owner(), Mode: modeName(o.mode)}
+	n := Node{Owner: o.owner(), Mode: modeName(o.mode), MaxDueAges: reported(o.maxDueAges())}
 	if !o.delivers() {
 		n.Mode = modeName(WriterOnly{})
 		return n
@@ -256,6 +259,18 @@ func (o *Outbox) node() Node {
 
 // maxReportedKinds is how many bytes of names of kinds a node reports in a list.
 const maxReportedKinds = 8 << 10
+
+// reported are as many limits of lateness as have room in the report of a node, by kind.
+func reported(ages map[EventKind]time.Duration) (list []KindAge) {
+	size := 0
+	for _, kind := range slices.SortedFunc(maps.Keys(ages), compareKinds) {
+		if size += sizeOf([]EventKind{kind}); size > maxReportedKinds {
+			break
+		}
+		list = append(list, KindAge{kind, ages[kind]})
+	}
+	return list
+}
 
 // sizeOf is the number of bytes of the names of kinds.
 func sizeOf(kinds []EventKind) (n int) {

@@ -26,7 +26,7 @@ import (
 // [Ordered] has one attempt and one worker: it refuses MaxAttempts, RetryPolicy, Concurrency, Rate,
 // Burst and Fleetwide. [OrderedByKey] refuses Concurrency, Rate, Burst and Fleetwide, because a worker
 // delivers the events of a key, whatever their kinds. Both refuse KeyConcurrency, KeyRate and
-// Breaker.PerKey. In [WriterOnly] only Retention has an effect.
+// Breaker.PerKey. In [WriterOnly] only Retention and MaxDueAge have an effect.
 type Rules struct {
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD; [Endless]: no bound.
 	// If an interceptor refuses an event of several listeners, the event has the attempts of the
@@ -104,6 +104,13 @@ type Rules struct {
 	// keys while a process remembers 100,000 of them. A key is forgotten soon after the last delivery.
 	KeyRate float64
 
+	// MaxDueAge is how long an event of the kind may be due until it is late, at least a second. It changes
+	// no delivery: operators see it in [Stats].Late, in the health check, the dashboard, the command line
+	// and the metrics. Events of a kind that is paused are not late. Processes tell each other the
+	// MaxDueAge in their reports; see [Node].MaxDueAges. Defaults to the MaxDueAge of the health check or
+	// the dashboard, and to 5 min elsewhere.
+	MaxDueAge time.Duration
+
 	// Breaker pauses the kind when the deliveries fail one after the other. Operators see the pause in
 	// [Outbox.Paused]. A kind whose listeners have names (see [Named]) has no Breaker, because one
 	// receiver may be down while the others are not. Defaults to no breaker.
@@ -162,6 +169,10 @@ const Endless = -1
 // NoTimeout is the [Rules].ListenerTimeout for no timeout where the outbox has one.
 const NoTimeout time.Duration = -1
 
+// minMaxDueAge is the least [Rules].MaxDueAge. Events that have been due for less are late in no case, so
+// [Outbox.Stats] asks nothing about them.
+const minMaxDueAge = time.Second
+
 // mostAttempts is where the attempts of a row stop: the column of each database has room for more.
 const mostAttempts = math.MaxInt32 - 1
 
@@ -205,7 +216,8 @@ func (r Rules) or(s Rules) Rules {
 		Concurrency: defaultTo(r.Concurrency, s.Concurrency), Rate: defaultTo(r.Rate, s.Rate), Burst: defaultTo(r.Burst, s.Burst),
 		Fleetwide:      r.Fleetwide || s.Fleetwide,
 		KeyConcurrency: defaultTo(r.KeyConcurrency, s.KeyConcurrency), KeyRate: defaultTo(r.KeyRate, s.KeyRate),
-		Breaker: r.Breaker.or(s.Breaker),
+		MaxDueAge: defaultTo(r.MaxDueAge, s.MaxDueAge),
+		Breaker:   r.Breaker.or(s.Breaker),
 	}
 }
 
@@ -225,6 +237,9 @@ func (r Rules) validate(v *validator) {
 	v.count("Concurrency", r.Concurrency, maxWorkers)
 	v.count("Burst", r.Burst, maxQueueCapacity)
 	v.count("KeyConcurrency", r.KeyConcurrency, maxWorkers)
+	if r.MaxDueAge != 0 && r.MaxDueAge < minMaxDueAge {
+		v.add("MaxDueAge", fmt.Sprintf("is %s; it must be at least %s, or zero for no limit of the kind's own", r.MaxDueAge, minMaxDueAge))
+	}
 	r.Breaker.validate(v)
 	validateRate(v, "Rate", r.Rate)
 	validateRate(v, "KeyRate", r.KeyRate)
@@ -267,6 +282,7 @@ func (r Rules) fields() map[string]string {
 	note("Fleetwide", r.Fleetwide, r.Fleetwide)
 	note("KeyConcurrency", r.KeyConcurrency != 0, r.KeyConcurrency)
 	note("KeyRate", r.KeyRate != 0, r.KeyRate)
+	note("MaxDueAge", r.MaxDueAge != 0, r.MaxDueAge)
 	note("Breaker.Failures", r.Breaker.Failures != 0, r.Breaker.Failures)
 	note("Breaker.Pause", r.Breaker.Pause != 0, r.Breaker.Pause)
 	note("Breaker.PerKey", r.Breaker.PerKey, r.Breaker.PerKey)

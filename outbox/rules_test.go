@@ -276,6 +276,7 @@ func TestRulesThatAreWrongAreNamed(t *testing.T) {
 	t.Parallel()
 	err := outbox.NewRegistry().Register(outbox.On("order", "Paid", outbox.ListenerFunc(handled), outbox.Rules{
 		MaxAttempts: -2, RetryPolicy: outbox.RetryPolicyFunc(nil), ListenerTimeout: 5, Expires: -time.Second, OnDone: 7, Retention: -2, Concurrency: 1 << 20, Rate: math.NaN(), Burst: -1,
+		MaxDueAge: 5 * time.Millisecond,
 	}))
 	for _, want := range []string{
 		"MaxAttempts is -2; it must be positive, or outbox.Endless",
@@ -284,6 +285,7 @@ func TestRulesThatAreWrongAreNamed(t *testing.T) {
 		"Expires is -1s; it must not be negative",
 		"OnDone is not one of outbox.Keep and outbox.Delete",
 		"Retention is -2ns; it must not be negative",
+		"MaxDueAge is 5ms; it must be at least 1s, or zero for no limit of the kind's own",
 		"Concurrency is 1048576; the limit is 10000",
 		"Rate is NaN deliveries a second",
 		"Burst is -1; it must not be negative",

@@ -18,6 +18,8 @@ type ruleset struct {
 	breaks, boundsKeys bool
 	// retentions are how long the rows of the kinds are kept that say so.
 	retentions map[EventKind]time.Duration
+	// maxDueAges are the limits of lateness of the kinds that have one.
+	maxDueAges map[EventKind]time.Duration
 }
 
 // of are the rules of a kind, and of a listener if the kind names one.
@@ -84,7 +86,7 @@ func (s *ruleset) add(pair EventKind, p *pairRules, options Rules) {
 		said = said.or(r.ofKind())
 	}
 	if s.kinds == nil {
-		s.kinds, s.retentions = map[EventKind]*Rules{}, map[EventKind]time.Duration{}
+		s.kinds, s.retentions, s.maxDueAges = map[EventKind]*Rules{}, map[EventKind]time.Duration{}, map[EventKind]time.Duration{}
 	}
 	s.kinds[pair] = p.ofEvent(said, options).settled()
 	for kind, r := range p.listeners {
@@ -92,6 +94,9 @@ func (s *ruleset) add(pair EventKind, p *pairRules, options Rules) {
 	}
 	if said.Retention != 0 {
 		s.retentions[pair] = max(said.Retention, 0) // NoRetention
+	}
+	if said.MaxDueAge != 0 {
+		s.maxDueAges[pair] = said.MaxDueAge
 	}
 }
 

@@ -149,7 +149,8 @@ type Store interface {
 	Purge(ctx context.Context, db DB, q PurgeQuery) (Purged, error)
 
 	// Stats counts rows, reading no more than StatsLimit of each kind. The oldest due row is the
-	// first row whose kind is not paused; rows of paused kinds are read past.
+	// first row whose kind is not paused; rows of paused kinds are read past. DuePaused costs nothing
+	// when no kind is paused.
 	Stats(ctx context.Context, db DB, now time.Time, paused []EventKind) (StoreStats, error)
 
 	// QueryDead lists DEAD rows by the time they died, then by id: without payloads, with
@@ -352,6 +353,8 @@ type StoreStats struct {
 	Due     int64 // NEW and RETRY rows available at or before now
 	Delayed int64 // NEW and RETRY rows available later
 	Dead    int64
+	// DuePaused counts the rows of paused kinds among the first StatsLimit due rows, in due order.
+	DuePaused int64
 	// OldestDue is the earliest available_at of the due rows whose kind is not paused;
 	// zero: none due.
 	OldestDue time.Time

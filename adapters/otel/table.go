@@ -58,7 +58,8 @@ func (m *Metrics) registerTable(reader *tablestats.Reader) (metric.Registration,
 		observables = append(observables, o)
 	}
 	share := in.ratio(tablestats.Share)
-	observables = append(observables, share)
+	late := in.age(tablestats.LateAge.Name, tablestats.LateAge.Help)
+	observables = append(observables, share, late)
 	if err := in.err(); err != nil {
 		return nil, err
 	}
@@ -67,6 +68,9 @@ func (m *Metrics) registerTable(reader *tablestats.Reader) (metric.Registration,
 			values.Each(func(f tablestats.Figure, value float64) { observe[f](o, value) })
 			values.EachShare(func(kind outbox.EventKind, value float64) {
 				o.ObserveFloat64(share, value, newLabels(m.kinds.attributes(kind)).observe...)
+			})
+			values.EachLate(func(kind outbox.EventKind, age float64) {
+				o.ObserveFloat64(late, age, newLabels(m.kinds.attributes(kind)).observe...)
 			})
 		}
 		return nil

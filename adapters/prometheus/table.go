@@ -49,6 +49,7 @@ type table struct {
 	descs  [tablestats.Figures]*prometheus.Desc
 	kinds  [tablestats.Figures]prometheus.ValueType
 	share  *prometheus.Desc
+	late   *prometheus.Desc
 }
 
 func newTable(reader *tablestats.Reader, o *options) *table {
@@ -65,8 +66,12 @@ func newTable(reader *tablestats.Reader, o *options) *table {
 		}
 		t.descs[f] = prometheus.NewDesc(prometheus.BuildFQName(o.prefix, "", name), d.Help, nil, o.labels)
 	}
-	share := tablestats.Share // labelled also without event labels: the kinds are those of rules
-	t.share = prometheus.NewDesc(prometheus.BuildFQName(o.prefix, "", strings.ReplaceAll(share.Name, ".", "_")), share.Help, []string{LabelEventType, LabelAggregateType}, o.labels)
+	// labelled also without event labels: the kinds are those of rules
+	ofKind := func(d tablestats.Description, suffix string) *prometheus.Desc {
+		name := strings.ReplaceAll(d.Name, ".", "_") + suffix
+		return prometheus.NewDesc(prometheus.BuildFQName(o.prefix, "", name), d.Help, []string{LabelEventType, LabelAggregateType}, o.labels)
+	}
+	t.share, t.late = ofKind(tablestats.Share, ""), ofKind(tablestats.LateAge, "_seconds")
 	return t
 }
 
@@ -76,6 +81,7 @@ func (t *table) Describe(ch chan<- *prometheus.Desc) {
 		ch <- d
 	}
 	ch <- t.share
+	ch <- t.late
 }
 
 // Collect implements [prometheus.Collector].
@@ -89,6 +95,9 @@ func (t *table) Collect(ch chan<- prometheus.Metric) {
 	})
 	values.EachShare(func(kind outbox.EventKind, share float64) {
 		ch <- prometheus.MustNewConstMetric(t.share, prometheus.GaugeValue, share, valid(kind.EventType), valid(kind.AggregateType))
+	})
+	values.EachLate(func(kind outbox.EventKind, age float64) {
+		ch <- prometheus.MustNewConstMetric(t.late, prometheus.GaugeValue, age, valid(kind.EventType), valid(kind.AggregateType))
 	})
 }
 

@@ -50,7 +50,7 @@ func watch(t testing.TB, s *source) (*prometheus.Registry, *outboxprom.Metrics) 
 
 // tableValues are the metrics that are absent when the table cannot be read.
 var tableValues = []string{
-	"outbox_events_pending", "outbox_events_due", "outbox_events_delayed", "outbox_events_dead",
+	"outbox_events_pending", "outbox_events_due", "outbox_events_due_paused", "outbox_events_delayed", "outbox_events_dead",
 	"outbox_oldest_due_age_seconds", "outbox_table_read_timestamp_seconds",
 	"outbox_last_poll_timestamp_seconds", "outbox_poll_interval_seconds",
 }
@@ -59,14 +59,14 @@ func TestScrapeTellsWhatTheTableHolds(t *testing.T) {
 	t.Parallel()
 	polled := time.Date(2026, 5, 4, 3, 2, 1, 500e6, time.UTC)
 	s := &source{stats: outbox.Stats{
-		Pending: 7, Due: 4, Delayed: 3, Dead: 2, OldestDueAge: 90 * time.Second,
+		Pending: 7, Due: 4, DuePaused: 1, Delayed: 3, Dead: 2, OldestDueAge: 90 * time.Second,
 		HotDepth: 11, ColdDepth: 12, LastPoll: polled, PollInterval: 5 * time.Second, Paused: []outbox.Pause{{Since: time.Now()}, {Since: time.Now().Add(-time.Hour)}, {AggregateID: "7", Since: time.Now().Add(-2 * time.Hour)}},
 	}}
 	registry, _ := watch(t, s)
 	scrape(t, registry)
 	f := scrape(t, registry)
 	for name, want := range map[string]float64{
-		"outbox_events_pending": 7, "outbox_events_due": 4, "outbox_events_delayed": 3, "outbox_events_dead": 2,
+		"outbox_events_pending": 7, "outbox_events_due": 4, "outbox_events_due_paused": 1, "outbox_events_delayed": 3, "outbox_events_dead": 2,
 		"outbox_oldest_due_age_seconds": 90, "outbox_queue_hot_depth": 11, "outbox_queue_cold_depth": 12,
 		"outbox_last_poll_timestamp_seconds": float64(polled.UnixMilli()) / 1000, "outbox_poll_interval_seconds": 5,
 		"outbox_kinds_paused": 2, "outbox_keys_paused": 1, "outbox_table_up": 1, "outbox_table_read_errors_total": 0,
@@ -89,6 +89,20 @@ func TestScrapeHasTheShareInLimitsOfAllProcesses(t *testing.T) {
 outbox_fleetwide_share{aggregate_type="Order",event_type="Paid�"} 0
 outbox_fleetwide_share{aggregate_type="Order",event_type="Placed"} 0.375
 `), "outbox_fleetwide_share"))
+}
+
+// A kind that is not late has no series.
+func TestScrapeHasTheKindsThatAreLate(t *testing.T) {
+	t.Parallel()
+	s := &source{stats: outbox.Stats{Late: []outbox.LateKind{
+		{Kind: outbox.EventKind{AggregateType: "Order", EventType: "Placed"}, MaxDueAge: 5 * time.Second, Events: 3, OldestDueAge: 6500 * time.Millisecond},
+	}}}
+	registry, _ := watch(t, s)
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP outbox_kind_late_age_seconds How long the oldest event of a kind has been due, if this is longer than the MaxDueAge of the kind; absent while the kind is not late.
+# TYPE outbox_kind_late_age_seconds gauge
+outbox_kind_late_age_seconds{aggregate_type="Order",event_type="Placed"} 6.5
+`), "outbox_kind_late_age_seconds"))
 }
 
 func TestWhenTheTableCannotBeReadItsValuesAreAbsentAndUpIsZero(t *testing.T) {

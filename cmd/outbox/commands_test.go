@@ -390,6 +390,42 @@ func TestNodesAndCountsAreShown(t *testing.T) {
 	})
 }
 
+// The command line has no rules: a process that delivers reports them.
+func TestAKindIsLateByTheLimitThatAProcessReported(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		e := envelope("e1") // a minute old
+		s.insert(t, e)
+		kind := outbox.EventKind{AggregateType: e.AggregateType, EventType: e.EventType}
+		announce := func(limit time.Duration) {
+			t.Helper()
+			require.NoError(t, s.store.Announce(t.Context(), s.DB, outbox.Node{
+				Owner: "here", Mode: "multi-node", Started: time.Now(), LastPoll: time.Now(), Kinds: []outbox.EventKind{kind}, MaxDueAges: []outbox.KindAge{{Kind: kind, MaxDueAge: limit}},
+			}, time.Minute))
+		}
+		announce(24 * time.Hour)
+		stats := answer(t, s.DSN, "stats")
+		require.Equal(t, "well", stats["verdict"].(map[string]any)["level"])
+		require.Empty(t, stats["late"])
+		require.Zero(t, stats["oldest_due_seconds"])
+		announce(5 * time.Second)
+		stats = answer(t, s.DSN, "stats")
+		require.Regexp(t, `^Late by .+: 1 event of `+kind.String()+` due for more than 5 s\.$`, stats["verdict"].(map[string]any)["summary"])
+		late := stats["late"].([]any)[0].(map[string]any)
+		require.Greater(t, late["oldest_due_seconds"], 50.0)
+		require.EqualValues(t, 5, late["max_due_age_seconds"])
+		require.EqualValues(t, 1, late["events"])
+		require.Regexp(t, `late: +.*1 events, the oldest due for .*, may be due for 5s`, ok(t, s.DSN, "stats"))
+		require.Contains(t, run(t, s.DSN, "doctor").out, "1 events of "+kind.String()+" are late: the oldest has been due for ")
+		require.NoError(t, s.store.Pause(t.Context(), s.DB, outbox.Pause{Kind: kind, Since: time.Now().UTC()}))
+		stats = answer(t, s.DSN, "stats")
+		require.Empty(t, stats["late"])
+		require.EqualValues(t, 1, stats["due_paused"])
+		require.Contains(t, ok(t, s.DSN, "stats"), "In time, but look: 1 kind paused (1 event due).")
+		require.Regexp(t, `due and paused: +1\n`, ok(t, s.DSN, "stats"))
+	})
+}
+
 func TestDoctorEndsWithTheCodeOfTheWorstFinding(t *testing.T) {
 	t.Parallel()
 	s := open(t, testdb.Open(t, testdb.Main()[2]))

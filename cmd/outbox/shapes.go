@@ -138,15 +138,17 @@ type node struct {
 
 // statsShape is [outbox.Stats] with the verdict and without the figures of a single process.
 type statsShape struct {
-	Verdict    verdict.Verdict `json:"verdict"`
-	Pending    int64           `json:"pending"`
-	Due        int64           `json:"due"`
-	Delayed    int64           `json:"delayed"`
-	Dead       int64           `json:"dead"`
-	CountsUpTo int             `json:"counts_up_to"`
-	OldestDue  float64         `json:"oldest_due_seconds"`
-	Paused     []pauseShape    `json:"paused"`
-	Throughput throughput      `json:"throughput"`
+	Verdict    verdict.Verdict     `json:"verdict"`
+	Pending    int64               `json:"pending"`
+	Due        int64               `json:"due"`
+	Delayed    int64               `json:"delayed"`
+	Dead       int64               `json:"dead"`
+	CountsUpTo int                 `json:"counts_up_to"`
+	DuePaused  int64               `json:"due_paused"`
+	OldestDue  float64             `json:"oldest_due_seconds"`
+	Late       []operjson.LateKind `json:"late"`
+	Paused     []pauseShape        `json:"paused"`
+	Throughput throughput          `json:"throughput"`
 }
 
 // throughput is [outbox.Throughput].

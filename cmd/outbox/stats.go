@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -47,7 +48,7 @@ func (c *client) statistics(ctx context.Context) (statsShape, error) {
 	return statsShape{
 		Verdict: f.Verdict(),
 		Pending: s.Pending, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, CountsUpTo: outbox.StatsLimit,
-		OldestDue: s.OldestDueAge.Seconds(), Paused: pausesOf(s.Paused),
+		DuePaused: s.DuePaused, OldestDue: s.OldestDueAge.Seconds(), Late: operjson.LateKinds(s.Late), Paused: pausesOf(s.Paused),
 		Throughput: throughput{t.Done, t.Median.Seconds(), t.P95.Seconds(), t.Max.Seconds()},
 	}, nil
 }
@@ -65,9 +66,16 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func (s statsShape) text(t *table) {
 	t.row(s.Verdict.Summary)
 	t.field("due", count(s.Due))
+	if s.DuePaused > 0 {
+		t.field("due and paused", count(s.DuePaused))
+	}
 	t.field("delayed", count(s.Delayed))
 	t.field("dead", count(s.Dead))
 	t.field("oldest due", seconds(s.OldestDue))
+	for _, k := range s.Late {
+		t.field("late", fmt.Sprintf("%s: %s events, the oldest due for %s, may be due for %s",
+			kindText(k.AggregateType, k.EventType), count(k.Events), seconds(k.OldestDue), seconds(k.MaxDueAge)))
+	}
 	t.field("done in the last minute", count(s.Throughput.Done))
 	t.field("due to done, median", seconds(s.Throughput.Median))
 	t.field("due to done, 95 %", seconds(s.Throughput.P95))

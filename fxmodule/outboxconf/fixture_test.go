@@ -47,11 +47,11 @@ func keyCases() []keyCase {
 		{"kinds", "[{event-type: Paid, expires: 1h}]", "", func(c *outboxfx.Config) {
 			c.Kinds = []outboxfx.KindConfig{{EventType: "Paid", Expires: time.Hour}}
 		}},
-		{"kinds", "[{event-type: Paid, aggregate-type: order, concurrency: 2, rate: 0.5, burst: 3, fleetwide: true, key-concurrency: 1, key-rate: 0.1, max-attempts: endless, retry: {base-delay: 1s, max-delay: 1h}, listener-timeout: 0s, expires: 7d, drop-expired: true, on-done: delete, breaker: {failures: 5, pause: 1m, per-key: true}}, {event-type: Sent, rate: 10}]", "", func(c *outboxfx.Config) {
+		{"kinds", "[{event-type: Paid, aggregate-type: order, concurrency: 2, rate: 0.5, burst: 3, fleetwide: true, key-concurrency: 1, key-rate: 0.1, max-attempts: endless, retry: {base-delay: 1s, max-delay: 1h}, listener-timeout: 0s, expires: 7d, drop-expired: true, on-done: delete, max-due-age: 5s, breaker: {failures: 5, pause: 1m, per-key: true}}, {event-type: Sent, rate: 10}]", "", func(c *outboxfx.Config) {
 			c.Kinds = []outboxfx.KindConfig{{
 				EventType: "Paid", AggregateType: "order", Concurrency: 2, Rate: 0.5, Burst: 3, Fleetwide: true, KeyConcurrency: 1, KeyRate: 0.1, MaxAttempts: outbox.Endless,
 				Retry: outboxfx.RetryConfig{BaseDelay: time.Second, MaxDelay: time.Hour}, ListenerTimeout: outbox.NoTimeout,
-				Expires: 7 * 24 * time.Hour, DropExpired: true, OnDone: outboxfx.Delete,
+				Expires: 7 * 24 * time.Hour, DropExpired: true, OnDone: outboxfx.Delete, MaxDueAge: 5 * time.Second,
 				Breaker: outboxfx.BreakerConfig{Failures: 5, Pause: time.Minute, PerKey: true},
 			}, {EventType: "Sent", Rate: 10}}
 		}},

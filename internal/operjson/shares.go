@@ -8,6 +8,23 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
+// LateKind is an [outbox.LateKind].
+type LateKind struct {
+	Kind
+	Events    int64   `json:"events"`
+	OldestDue float64 `json:"oldest_due_seconds"`
+	MaxDueAge float64 `json:"max_due_age_seconds"`
+}
+
+// LateKinds are the kinds of a list, which is not nil.
+func LateKinds(list []outbox.LateKind) []LateKind {
+	kinds := make([]LateKind, len(list))
+	for i, k := range list {
+		kinds[i] = LateKind{Kind{k.Kind.EventType, k.Kind.AggregateType}, k.Events, k.OldestDueAge.Seconds(), k.MaxDueAge.Seconds()}
+	}
+	return kinds
+}
+
 // KindShares is an [outbox.KindShares].
 type KindShares struct {
 	Kind

@@ -15,6 +15,7 @@ const (
 	Due
 	Delayed
 	Dead
+	DuePaused
 	OldestDueAge
 	LastPoll
 	PollInterval
@@ -49,7 +50,8 @@ var descriptions = [Figures]Description{
 	Due:            {"events.due", Events, "Events in the table that are due now."},
 	Delayed:        {"events.delayed", Events, "Events in the table that are due later: delayed, deferred or to be retried."},
 	Dead:           {"events.dead", Events, "DEAD events in the table."},
-	OldestDueAge:   {"oldest.due.age", Seconds, "How long the oldest due event has been due whose kind is not paused; 0 when there is none."},
+	DuePaused:      {"events.due.paused", Events, "Due events whose kind is paused, among the first 100,000 due events."},
+	OldestDueAge:   {"oldest.due.age", Seconds, "How long the oldest due event has been due whose kind is not paused and has no MaxDueAge; 0 when there is none."},
 	LastPoll:       {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
 	PollInterval:   {"poll.interval", Seconds, "How often the poller reads an idle table."},
 	Paused:         {"kinds.paused", Kinds, "Kinds of events that are paused."},
@@ -81,6 +83,7 @@ func (v Values) Each(do func(f Figure, value float64)) {
 	do(Due, float64(v.Stats.Due))
 	do(Delayed, float64(v.Stats.Delayed))
 	do(Dead, float64(v.Stats.Dead))
+	do(DuePaused, float64(v.Stats.DuePaused))
 	do(OldestDueAge, v.Stats.OldestDueAge.Seconds())
 	kinds := pausedKinds(v)
 	do(Paused, float64(kinds))
@@ -102,6 +105,19 @@ func (v Values) EachShare(do func(kind outbox.EventKind, share float64)) {
 	}
 	for _, s := range v.Stats.Shares {
 		do(s.Kind, float64(s.Parts)/float64(max(s.Of, 1)))
+	}
+}
+
+// LateAge describes how late a kind with a MaxDueAge is.
+var LateAge = Description{"kind.late.age", Seconds, "How long the oldest event of a kind has been due, if this is longer than the MaxDueAge of the kind; absent while the kind is not late."}
+
+// EachLate calls do with each kind that is later than the MaxDueAge of the kind.
+func (v Values) EachLate(do func(kind outbox.EventKind, seconds float64)) {
+	if v.Stats == nil {
+		return
+	}
+	for _, late := range v.Stats.Late {
+		do(late.Kind, late.OldestDueAge.Seconds())
 	}
 }
 

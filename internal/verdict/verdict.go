@@ -60,7 +60,8 @@ type Facts struct {
 	Stats      outbox.Stats
 	Throughput outbox.Throughput
 	Nodes      []outbox.Node
-	// MaxDueAge is how long an event may be due; zero: DefaultMaxDueAge.
+	// MaxDueAge is how long an event may be due whose kind has no MaxDueAge; zero:
+	// DefaultMaxDueAge.
 	MaxDueAge time.Duration
 }
 
@@ -80,13 +81,11 @@ func Read(ctx context.Context, ob *outbox.Outbox, maxDueAge time.Duration) (f Fa
 // Verdict is the verdict of the facts.
 func (f *Facts) Verdict() Verdict {
 	v := Verdict{Level: Well, Reasons: f.reasons()}
-	limit := f.MaxDueAge
-	if limit == 0 {
-		limit = DefaultMaxDueAge
-	}
+	age, kinds := f.late()
 	switch {
-	case f.Stats.OldestDueAge > limit:
-		v.Level, v.Head = Late, "Late by "+Span(f.Stats.OldestDueAge)
+	case age > 0:
+		v.Level, v.Head = Late, "Late by "+Span(age)
+		v.Reasons = append(kinds, v.Reasons...)
 		if len(v.Reasons) == 0 {
 			v.Reasons = []Reason{{Backlog, events(f.Stats.Due) + " due, and deliveries go on too slowly or fail"}}
 		}
@@ -97,6 +96,35 @@ func (f *Facts) Verdict() Verdict {
 	}
 	v.Summary = v.Head + ": " + join(v.Reasons) + "."
 	return v
+}
+
+// maxKinds is how many kinds that are late a verdict names.
+const maxKinds = 3
+
+// late returns how long the oldest late event has been due, zero if no event is late, and the kinds
+// that are later than their MaxDueAge.
+func (f *Facts) late() (age time.Duration, kinds []Reason) {
+	limit := f.MaxDueAge
+	if limit == 0 {
+		limit = DefaultMaxDueAge
+	}
+	add := func(text string) { kinds = append(kinds, Reason{Backlog, text}) }
+	for i, k := range f.Stats.Late {
+		age = max(age, k.OldestDueAge)
+		if i < maxKinds {
+			add(fmt.Sprintf("%s of %s due for more than %s", eventsOf(k.Events), k.Kind, Span(k.MaxDueAge)))
+		}
+	}
+	if more := len(f.Stats.Late) - maxKinds; more > 0 {
+		add(number(int64(more), "more kind", "more kinds") + " late")
+	}
+	if f.Stats.OldestDueAge > limit {
+		age = max(age, f.Stats.OldestDueAge)
+		if len(kinds) > 0 {
+			add("other events due for " + Span(f.Stats.OldestDueAge))
+		}
+	}
+	return age, kinds
 }
 
 // join writes the reasons with commas.
@@ -144,7 +172,11 @@ func (f *Facts) reasons() (reasons []Reason) {
 		}
 	}
 	if len(kinds) > 0 {
-		add(Paused, number(int64(len(kinds)), "kind", "kinds")+" paused"+byListeners(kinds))
+		text := number(int64(len(kinds)), "kind", "kinds") + " paused" + byListeners(kinds)
+		if f.Stats.DuePaused > 0 {
+			text += " (" + eventsOf(f.Stats.DuePaused) + " due)"
+		}
+		add(Paused, text)
 	}
 	if len(keys) > 0 {
 		add(Paused, number(int64(len(keys)), "key", "keys")+" paused"+byListeners(keys))

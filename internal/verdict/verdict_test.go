@@ -58,6 +58,36 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 7, OldestDueAge: 301 * time.Second}},
 			verdict.Late, "Late by 5 min 1 s: 7 events are due, and deliveries go on too slowly or fail.",
 		},
+		"a kind that may be late by a day": { // and that has been due for an hour: it is in neither figure
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 40}}, verdict.Well, "Well: 40 events are due.",
+		},
+		"a kind that may be late by seconds": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 12, Late: []outbox.LateKind{{Kind: kind, MaxDueAge: 5 * time.Second, Events: 12, OldestDueAge: 6 * time.Second}}}},
+			verdict.Late, "Late by 6 s: 12 events of order/placed due for more than 5 s.",
+		},
+		"a kind of its own, and others": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{
+				Due: 13, OldestDueAge: 6 * time.Minute, Late: []outbox.LateKind{{Kind: kind, MaxDueAge: 5 * time.Second, Events: 1, OldestDueAge: 6 * time.Second}},
+			}},
+			verdict.Late, "Late by 6 min 0 s: 1 event of order/placed due for more than 5 s, other events due for 6 min 0 s.",
+		},
+		"many kinds": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 5, Late: []outbox.LateKind{
+				{Kind: kind, MaxDueAge: time.Second, Events: 1, OldestDueAge: 2 * time.Second},
+				{Kind: other, MaxDueAge: time.Minute, Events: 1, OldestDueAge: time.Hour}, {Kind: kind, MaxDueAge: time.Second}, {Kind: kind}, {Kind: kind},
+			}}},
+			verdict.Late, "Late by 1 h 0 min: 1 event of order/placed due for more than 1 s, 1 event of order/sent due for more than 1 min 0 s, 0 events of order/placed due for more than 1 s, 2 more kinds late.",
+		},
+		"a pause hides no second incident": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{
+				Due: 1203, DuePaused: 1200, Paused: []outbox.Pause{{Kind: kind}}, Late: []outbox.LateKind{{Kind: other, MaxDueAge: 5 * time.Second, Events: 3, OldestDueAge: 8 * time.Second}},
+			}},
+			verdict.Late, "Late by 8 s: 3 events of order/sent due for more than 5 s, 1 kind paused (1,200 events due).",
+		},
+		"paused events are not late": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 1, DuePaused: 1, Paused: []outbox.Pause{{Kind: kind, Automatic: true}}}},
+			verdict.Attention, "In time, but look: 1 kind paused by listeners (1 event due).",
+		},
 		"a bound of the user's": {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 1, OldestDueAge: 2 * time.Second}, MaxDueAge: time.Second},
 			verdict.Late, "Late by 2 s: 1 event is due, and deliveries go on too slowly or fail.",

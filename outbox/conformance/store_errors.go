@@ -28,6 +28,7 @@ var errorTests = []storeTest{
 			"NextDue":   errorOf(s.Store.NextDue(ctx, s.DB, suiteTime)),
 			"Purge":     errorOf(s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})),
 			"Stats":     errorOf(s.Store.Stats(ctx, s.DB, suiteTime, nil)),
+			"DueKinds":  errorOf(s.Store.DueKinds(ctx, s.DB, outbox.DueKindsQuery{Now: suiteTime})),
 			"QueryDead": errorOf(s.Store.QueryDead(ctx, s.DB, outbox.DeadRowsQuery{Limit: 10})),
 			"CountDead": errorOf(s.Store.CountDead(ctx, s.DB, outbox.DeadFilter{})),
 		} {

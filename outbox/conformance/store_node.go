@@ -44,6 +44,7 @@ func nodeReports(s *storeSuite) {
 	one := outbox.Node{
 		Owner: "node-1", Mode: "multi-node", Started: suiteTime, LastPoll: suiteTime.Add(time.Second), HotDepth: 3, ColdDepth: 4,
 		Kinds: []outbox.EventKind{{AggregateType: "a/b", EventType: "<é>"}}, Unheard: []outbox.EventKind{{AggregateType: outbox.Global, EventType: "Lost"}},
+		MaxDueAges: []outbox.KindAge{{Kind: outbox.EventKind{AggregateType: "a/b", EventType: "<é>"}, MaxDueAge: 24*time.Hour + time.Microsecond}},
 	}
 	two := outbox.Node{Owner: strings.Repeat("é", 112), Mode: "ordered", Started: suiteTime, Kinds: []outbox.EventKind{}} // a list that is empty is known
 	s.announces(two, time.Hour)

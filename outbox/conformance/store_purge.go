@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -152,9 +153,69 @@ var statsTests = []storeTest{
 		for n, want := range []time.Time{suiteTime, suiteTime.Add(time.Minute), suiteTime.Add(2 * time.Minute), {}} {
 			st, err := s.Store.Stats(s.ctx, s.DB, suiteTime.Add(time.Hour), kinds[:n])
 			s.ok("Stats", err)
-			if st.Due != 6 || !st.OldestDue.Equal(want) {
+			if st.Due != 6 || st.DuePaused != int64(2*n) || !st.OldestDue.Equal(want) {
 				s.t.Fatalf("with %d kinds paused: got %+v, want the oldest of 6 at %v", n, st, want)
 			}
+		}
+	}},
+	{"DueRowsAreGroupedByKind", func(s *storeSuite) {
+		paid, global, sent := outbox.EventKind{AggregateType: "order", EventType: "Paid"}, outbox.EventKind{AggregateType: outbox.Global, EventType: "Paid"}, outbox.EventKind{AggregateType: "order", EventType: "Sent"}
+		for _, kind := range []outbox.EventKind{paid, global, sent} {
+			for i, status := range []outbox.Status{outbox.StatusRetry, outbox.StatusNew, outbox.StatusNew, outbox.StatusDead, outbox.StatusDone} {
+				id := s.rowOf(kind, status, suiteTime)
+				s.edit(id, func(row *RawRow) { row.AvailableAt = suiteTime.Add(time.Duration(i+1) * time.Minute) })
+			}
+		}
+		at := func(minutes int) time.Time { return suiteTime.Add(time.Duration(minutes) * time.Minute) }
+		due := func(kind outbox.EventKind, n int64) outbox.DueKind {
+			return outbox.DueKind{Kind: kind, Events: n, Oldest: at(1)}
+		}
+		limit := func(kind outbox.EventKind, before time.Time) outbox.DueLimit {
+			return outbox.DueLimit{Kind: kind, Before: before}
+		}
+		for name, c := range map[string]struct {
+			q    outbox.DueKindsQuery
+			want []outbox.DueKind
+		}{
+			"nothing is due":     {outbox.DueKindsQuery{Now: at(0)}, nil},
+			"some rows":          {outbox.DueKindsQuery{Now: at(2)}, []outbox.DueKind{due(global, 2), due(paid, 2), due(sent, 2)}},
+			"all rows":           {outbox.DueKindsQuery{Now: at(9)}, []outbox.DueKind{due(global, 3), due(paid, 3), due(sent, 3)}},
+			"without some kinds": {outbox.DueKindsQuery{Now: at(9), Except: []outbox.EventKind{paid, global}}, []outbox.DueKind{due(sent, 3)}},
+			"with limits": {
+				outbox.DueKindsQuery{Now: at(9), Limits: []outbox.DueLimit{limit(paid, at(1)), limit(global, at(1).Add(-time.Microsecond))}},
+				[]outbox.DueKind{due(paid, 1), due(sent, 3)},
+			},
+			"with a limit of a kind that is left out": {
+				outbox.DueKindsQuery{Now: at(9), Except: []outbox.EventKind{sent}, Limits: []outbox.DueLimit{limit(sent, at(9)), limit(global, at(2))}},
+				[]outbox.DueKind{due(global, 2), due(paid, 3)},
+			},
+		} {
+			got, err := s.Store.DueKinds(s.ctx, s.DB, c.q)
+			s.ok("DueKinds", err)
+			slices.SortFunc(got, func(a, b outbox.DueKind) int { return strings.Compare(a.Kind.String(), b.Kind.String()) })
+			slices.SortFunc(c.want, func(a, b outbox.DueKind) int { return strings.Compare(a.Kind.String(), b.Kind.String()) })
+			if !slices.EqualFunc(got, c.want, func(a, b outbox.DueKind) bool {
+				return a.Kind == b.Kind && a.Events == b.Events && a.Oldest.Equal(b.Oldest)
+			}) {
+				s.t.Fatalf("%s:\n got %+v\nwant %+v", name, got, c.want)
+			}
+		}
+	}},
+	{"ARowWithoutAnAggregateTypeIsDueAsGlobal", func(s *storeSuite) {
+		if s.NullType == nil {
+			s.t.Skip("the store cannot hold a row without an aggregate type")
+		}
+		global := outbox.EventKind{AggregateType: outbox.Global, EventType: "Paid"}
+		for range 2 {
+			id := s.rowOf(global, outbox.StatusNew, suiteTime)
+			s.edit(id, func(row *RawRow) { row.AvailableAt = suiteTime })
+			s.NullType(s.t, id)
+			s.rowOf(global, outbox.StatusNew, suiteTime)
+		}
+		got, err := s.Store.DueKinds(s.ctx, s.DB, outbox.DueKindsQuery{Now: suiteTime.Add(time.Hour), Limits: []outbox.DueLimit{{Kind: global, Before: suiteTime.Add(time.Hour)}}})
+		s.ok("DueKinds", err)
+		if len(got) != 1 || got[0].Kind != global || got[0].Events != 4 {
+			s.t.Fatalf("got %+v, want 4 rows of %s", got, global)
 		}
 	}},
 }

@@ -61,6 +61,8 @@ func undecodableRows(s *storeSuite) {
 	s.ok("NextDue", err)
 	_, err = s.Store.Stats(s.ctx, s.DB, suiteTime.Add(later), nil)
 	s.ok("Stats", err)
+	_, err = s.Store.DueKinds(s.ctx, s.DB, outbox.DueKindsQuery{Now: suiteTime.Add(later)})
+	s.ok("DueKinds", err)
 	b := s.pollAt(later)
 	sp.reads(s, "poll", b.Envelopes, b.Undecodable)
 

@@ -172,7 +172,7 @@ func (s *Store) Announce(ctx context.Context, _ outbox.DB, node outbox.Node, d t
 	node = outbox.Node{
 		Owner: node.Owner, Mode: node.Mode, Started: node.Started.UTC(), LastPoll: node.LastPoll.UTC(),
 		HotDepth: node.HotDepth, ColdDepth: node.ColdDepth, Leases: node.Leases, SeenAt: now,
-		Kinds: slices.Clone(node.Kinds), Unheard: slices.Clone(node.Unheard),
+		Kinds: slices.Clone(node.Kinds), Unheard: slices.Clone(node.Unheard), MaxDueAges: slices.Clone(node.MaxDueAges),
 	}
 	s.nodes[node.Owner] = report{node, now.Add(d)}
 	for owner, r := range s.nodes {

@@ -109,6 +109,14 @@ func (s *Store) Stats(ctx context.Context, _ outbox.DB, now time.Time, paused []
 	}
 	defer s.mu.Unlock()
 	var st outbox.StoreStats
+	if len(paused) > 0 {
+		due := s.visible(dueFirst, func(r *memRow) bool { return r.due(now, time.Time{}) })
+		for _, r := range first(due, outbox.StatsLimit) {
+			if r.isOneOf(paused) {
+				st.DuePaused++
+			}
+		}
+	}
 	count := func(n *int64) { *n = min(*n+1, outbox.StatsLimit) }
 	for _, r := range s.rows {
 		switch {
@@ -125,6 +133,33 @@ func (s *Store) Stats(ctx context.Context, _ outbox.DB, now time.Time, paused []
 		}
 	}
 	return st, nil
+}
+
+// DueKinds implements [outbox.Inspector].
+func (s *Store) DueKinds(ctx context.Context, _ outbox.DB, q outbox.DueKindsQuery) ([]outbox.DueKind, error) {
+	if err := s.lock(ctx, "reading how long events have been due"); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	due := s.visible(dueFirst, func(r *memRow) bool {
+		until := q.Now
+		for _, limit := range q.Limits {
+			if r.isOneOf([]outbox.EventKind{limit.Kind}) {
+				until = limit.Before
+			}
+		}
+		return r.due(until, time.Time{}) && !r.isOneOf(q.Except)
+	})
+	var list []outbox.DueKind
+	for _, r := range first(due, outbox.StatsLimit) { // the first row of a kind is the oldest
+		kind := outbox.EventKind{AggregateType: r.env.AggregateType, EventType: r.env.EventType}
+		i := slices.IndexFunc(list, func(k outbox.DueKind) bool { return k.Kind == kind })
+		if i < 0 {
+			i, list = len(list), append(list, outbox.DueKind{Kind: kind, Oldest: r.AvailableAt})
+		}
+		list[i].Events++
+	}
+	return list, nil
 }
 
 // due reports whether a row can be delivered.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
@@ -282,6 +284,10 @@ func (s *Store) eachDead(ctx context.Context, db outbox.DB, verb string, eventID
 	return total, s.err
 }
 
+// statsLimit is a text, so that PostgreSQL's planner knows that no more rows are read, also in a plan for
+// any parameters.
+var statsLimit = strconv.Itoa(outbox.StatsLimit)
+
 // Stats implements [outbox.Store].
 func (s *Store) Stats(ctx context.Context, db outbox.DB, now time.Time, paused []outbox.EventKind) (outbox.StoreStats, error) {
 	var st outbox.StoreStats
@@ -289,12 +295,19 @@ func (s *Store) Stats(ctx context.Context, db outbox.DB, now time.Time, paused [
 		q := s.query(1024)
 		q.add("SELECT ").counted(s, pending, "available_at <= ", now).add(", ").counted(s, pending, "available_at > ", now)
 		q.add(", (SELECT ").timeColumn("available_at").add(" FROM ").table(s).add(" WHERE ", pending, " AND available_at <= ").
-			time(now).except(paused).add(dueOrder).add("1)")
-		var due, delayed int64
+			time(now).except(paused).add(dueOrder).add("1), ")
+		if len(paused) > 0 {
+			q.add("(SELECT COUNT(*) FROM (SELECT event_type, aggregate_type FROM ").table(s).add(" WHERE ", pending, " AND available_at <= ").
+				time(now).add(dueOrder, statsLimit, ") AS counted WHERE CASE").ofKinds(paused, "TRUE").add(" ELSE FALSE END)")
+		} else {
+			q.add("0")
+		}
+		var due, delayed, duePaused int64
 		var oldest timestamp
-		if err := s.rows(ctx, db, "reading stats", q, scanInto(&due, &delayed, &oldest)); err != nil {
+		if err := s.rows(ctx, db, "reading stats", q, scanInto(&due, &delayed, &oldest, &duePaused)); err != nil {
 			return outbox.StoreStats{}, err
 		}
+		st.DuePaused = min(st.DuePaused+duePaused, outbox.StatsLimit)
 		st.Due = min(st.Due+due, outbox.StatsLimit)
 		st.Delayed = min(st.Delayed+delayed, outbox.StatsLimit)
 		if !oldest.IsZero() && (st.OldestDue.IsZero() || oldest.Before(st.OldestDue)) {
@@ -304,6 +317,48 @@ func (s *Store) Stats(ctx context.Context, db outbox.DB, now time.Time, paused [
 	q := s.query(256)
 	q.add("SELECT ").counted(s, "status = 3", "", time.Time{})
 	return st, s.rows(ctx, db, "reading stats", q, scanInto(&st.Dead))
+}
+
+// DueKinds implements [outbox.Inspector]. On MySQL it reads up to StatsLimit rows of each status. The rows
+// that are left out are read past.
+func (s *Store) DueKinds(ctx context.Context, db outbox.DB, in outbox.DueKindsQuery) ([]outbox.DueKind, error) {
+	found := map[outbox.EventKind]outbox.DueKind{}
+	for _, pending := range s.pending() {
+		q := s.query(1024)
+		q.add("SELECT event_type, aggregate_type, COUNT(*), MIN(").timeColumn("available_at").
+			add(") FROM (SELECT event_type, aggregate_type, available_at FROM ").table(s).add(" WHERE ", pending, " AND available_at <= ").time(in.Now)
+		if len(in.Except)+len(in.Limits) > 0 {
+			q.add(" AND CASE").notOf(in.Except)
+			for _, limit := range in.Limits {
+				q.ofKinds([]outbox.EventKind{limit.Kind}, "available_at <= ").time(limit.Before)
+			}
+			q.add(" ELSE TRUE END")
+		}
+		q.add(dueOrder, statsLimit, ") AS due GROUP BY event_type, aggregate_type")
+		err := s.rows(ctx, db, "reading how long events have been due", q, func(rows *sql.Rows) error {
+			var eventType, aggregateType sql.NullString
+			var n int64
+			var oldest timestamp
+			if err := rows.Scan(&eventType, &aggregateType, &n, &oldest); err != nil {
+				return err
+			}
+			kind := outbox.EventKind{AggregateType: outbox.Global, EventType: outbox.EventType(eventType.String)}
+			if aggregateType.Valid {
+				kind.AggregateType = outbox.AggregateType(aggregateType.String)
+			}
+			due := found[kind]
+			due.Kind, due.Events = kind, due.Events+n
+			if !oldest.IsZero() && (due.Oldest.IsZero() || oldest.Before(due.Oldest)) {
+				due.Oldest = oldest.Time
+			}
+			found[kind] = due
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.Collect(maps.Values(found)), nil
 }
 
 // counted writes a count that stops at [outbox.StatsLimit].

@@ -331,6 +331,15 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("stats")
 	_, err = store.Stats(ctx, rec, someTime, nil)
 	run("stats", err)
+	section("stats while kinds are paused")
+	_, err = store.Stats(ctx, rec, someTime, kinds)
+	run("stats", err)
+	section("due events by kind")
+	_, err = store.DueKinds(ctx, rec, outbox.DueKindsQuery{Now: someTime})
+	run("due kinds", err)
+	section("due events by kind, with limits")
+	_, err = store.DueKinds(ctx, rec, outbox.DueKindsQuery{Now: someTime, Except: kinds[:1], Limits: []outbox.DueLimit{{Kind: kinds[0], Before: someTime}, {Kind: kinds[1], Before: someTime}}})
+	run("due kinds", err)
 	section("dead letters")
 	_, err = store.QueryDead(ctx, rec, outbox.DeadRowsQuery{
 		DeadFilter: outbox.DeadFilter{EventType: "T", AggregateType: "A", Since: someTime, Until: someTime},

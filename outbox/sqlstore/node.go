@@ -27,8 +27,16 @@ type nodeRow struct {
 	// The kinds are pairs of aggregate type and event type.
 	Kinds   [][2]string `json:"kinds,omitzero"`
 	Unheard [][2]string `json:"unheard,omitempty"`
+	// MaxDueAges are limits of lateness.
+	MaxDueAges []ageRow `json:"max_due_ages,omitempty"`
 	// For is how long the report counts, in microseconds: the report ends at expires_at.
 	For int64 `json:"for"`
+}
+
+// ageRow is how long an event of a kind may be due, in microseconds.
+type ageRow struct {
+	Kind [2]string `json:"kind"`
+	Age  int64     `json:"age"`
 }
 
 // Announce implements [outbox.Store].
@@ -36,7 +44,7 @@ func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d 
 	const what = "reporting a node"
 	value, err := json.Marshal(nodeRow{
 		node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, node.Leases,
-		pairsOf(node.Kinds), pairsOf(node.Unheard), d.Microseconds(),
+		pairsOf(node.Kinds), pairsOf(node.Unheard), agesOf(node.MaxDueAges), d.Microseconds(),
 	})
 	if err != nil {
 		return s.fail(what, err)
@@ -69,6 +77,13 @@ func kindsOf(pairs [][2]string) (kinds []outbox.EventKind) {
 		kinds[i] = outbox.EventKind{AggregateType: outbox.AggregateType(pair[0]), EventType: outbox.EventType(pair[1])}
 	}
 	return kinds
+}
+
+func agesOf(ages []outbox.KindAge) (rows []ageRow) {
+	for _, a := range ages {
+		rows = append(rows, ageRow{pairsOf([]outbox.EventKind{a.Kind})[0], a.MaxDueAge.Microseconds()})
+	}
+	return rows
 }
 
 // forgetEnded deletes the rows of nodes that died and of pauses that ended. The names are read first,
@@ -162,6 +177,9 @@ func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outb
 		}
 		node.Mode, node.Started, node.LastPoll, node.HotDepth, node.ColdDepth = report.Mode, report.Started, report.LastPoll, report.Hot, report.Cold
 		node.Kinds, node.Unheard = kindsOf(report.Kinds), kindsOf(report.Unheard)
+		for _, a := range report.MaxDueAges {
+			node.MaxDueAges = append(node.MaxDueAges, outbox.KindAge{Kind: kindsOf([][2]string{a.Kind})[0], MaxDueAge: time.Duration(a.Age) * time.Microsecond})
+		}
 		if !expires.IsZero() {
 			node.SeenAt = expires.Add(-time.Duration(report.For) * time.Microsecond)
 		}

@@ -173,10 +173,15 @@ func (p *patient) backlog(ctx context.Context) error {
 	switch {
 	case s.OldestDueAge > p.Limits.Due:
 		p.report(Warning, seen, "look at outbox nodes, at outbox paused and at the errors of outbox events list --status retry")
+	case len(s.Late) > 0:
 	case s.Due == 0:
 		p.report(OK, "no event is due", "")
 	default:
 		p.report(OK, seen, "")
+	}
+	for _, k := range s.Late {
+		p.report(Warning, fmt.Sprintf("%d events of %s are late: the oldest has been due for %s, and may be due for %s", k.Events, k.Kind, k.OldestDueAge.Round(time.Second), k.MaxDueAge),
+			"look at outbox nodes, at outbox paused and at the errors of outbox events list --status retry; the limit is the MaxDueAge of the kind's rules")
 	}
 	if err := p.unheard(ctx, list); err != nil {
 		return err
