@@ -190,6 +190,7 @@ func (k *keys) ask(dl *delivery, d time.Duration, reason string) (due time.Time)
 func (k *keys) pause(key keyOfKind, s *keyState, d time.Duration, reason string, lines *logburst.ByCause) {
 	now := k.clock.Now()
 	until := dueTime(now, d)
+	k.replaced(key, s, now)
 	s.pauseUntil(until, reason)
 	k.share(Pause{
 		Kind: key.kind, AggregateID: key.id, Since: storedTime(now), Until: until,
