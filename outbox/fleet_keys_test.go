@@ -127,3 +127,31 @@ func TestTheRateOfAKeyInAllProcesses(t *testing.T) {
 		}
 	})
 }
+
+// Each process gets events that another process deferred for its part of the rate. The processes together
+// come near the rate, however many there are.
+func TestTheRateOfAKeyIsUsedByManyProcesses(t *testing.T) {
+	t.Parallel()
+	const rate = 10.0
+	for _, processes := range []int{2, 3, 5} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newPerKey()
+				store := outboxtest.NewStore()
+				var all []*engine
+				for i := range processes {
+					all = append(all, start(t, outbox.Config{Store: store, Mode: fleetMode(outbox.Rules{KeyRate: rate})}, p.listener(i, time.Millisecond)))
+				}
+				for i := range 60 {
+					all[i%processes].write(someOf(10, "a", fmt.Sprint(i))...)
+				}
+				pass(50 * time.Second)
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				require.Greater(t, len(p.at["a"]), 300)
+				require.LessOrEqual(t, len(p.at["a"]), int(50*rate)+processes+1)
+			})
+		})
+	}
+}

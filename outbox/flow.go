@@ -153,13 +153,13 @@ func (l *lane) hasNoShare() bool { return l.share != nil && l.share.Parts() == 0
 
 // keyBounds are the bounds of an event's key in this process.
 func (d *dispatcher) keyBounds(dl *delivery, rules *Rules) keyBounds {
-	b := keyBounds{rules.KeyConcurrency, rules.KeyRate}
+	b := keyBounds{concurrency: rules.KeyConcurrency, rate: rules.KeyRate}
 	if !rules.Fleetwide || b == (keyBounds{}) {
 		return b
 	}
 	if l := d.lanes().of(dl.env); l != nil && l.share != nil {
 		own := l.share.Limits().Of(max(l.share.Parts(), 1)) // a delivery that has begun holds a part
-		b = keyBounds{own.KeyConcurrency, own.KeyRate}
+		b = keyBounds{own.KeyConcurrency, own.KeyRate, l.share.Limits().KeyRate}
 	}
 	return b
 }

@@ -9,10 +9,11 @@ import (
 // another slot. The slots of a key follow each other as the deliveries can, so an event that waits
 // usually costs one write, however many wait.
 
-// keyBounds are the bounds of each key of a kind; zero: no bound.
+// keyBounds are the bounds of each key of a kind in this process; zero: no bound.
 type keyBounds struct {
 	concurrency int
 	rate        float64
+	whole       float64 // the rate of all processes together, of which rate is a share
 }
 
 // keyLimits is what is known of a key that has bounds.
@@ -59,7 +60,7 @@ func (l *keyLimits) rateOf(now, due time.Time, g keyGrid) *waiting {
 	comesBack := g.has(due)
 	line, late := g.ahead, g.ahead
 	if comesBack {
-		late += g.interval // events come back some time after their slots
+		late += g.every // events come back some time after their slots
 	}
 	if (comesBack || !l.rateLine.After(now.Add(line))) && !l.served.After(now.Add(late)) {
 		return nil
@@ -68,7 +69,7 @@ func (l *keyLimits) rateOf(now, due time.Time, g keyGrid) *waiting {
 		l.rateLine = now
 	}
 	slot := g.next(l.rateLine)
-	l.rateLine = slot.Add(g.interval)
+	l.rateLine = l.rateLine.Add(g.every)
 	return &waiting{slot, "waits for the rate of its key"}
 }
 
@@ -82,14 +83,14 @@ func (l *keyLimits) begin(now, due time.Time, g keyGrid) {
 	if l.served.Before(now) {
 		l.served = now
 	}
-	l.served = l.served.Add(g.interval)
+	l.served = l.served.Add(g.every)
 	if g.has(due) {
 		return // the slot was the event's
 	}
 	if l.rateLine.Before(now) {
 		l.rateLine = now
 	}
-	l.rateLine = l.rateLine.Add(g.interval)
+	l.rateLine = l.rateLine.Add(g.every)
 }
 
 // end notes the end of a delivery that took this long.
@@ -107,27 +108,33 @@ func (l *keyLimits) isOver(now time.Time) bool {
 }
 
 // keyGrid are the slots of a key: all times that are as far from each other as the rate says. The grid
-// is the same in all processes, and another for each key.
+// is the same in all processes, and another for each key. A process with a share of the rate uses some of
+// the slots: a grid of the share would change with the share, and no process would know the events again
+// that come back at slots of another grid.
 type keyGrid struct {
 	interval time.Duration // whole microseconds, as databases store; zero: no rate
 	offset   time.Duration
+	every    time.Duration // between two deliveries of this process
 	ahead    time.Duration // how far deliveries may be ahead of the rate: a tenth of a second's
 }
 
-// gridOf is the grid of a key with a rate a second; zero: no bound.
-func gridOf(key keyOfKind, rate float64) keyGrid {
-	if rate == 0 {
+// gridOf is the grid of a key; zero: no rate.
+func gridOf(key keyOfKind, b keyBounds) keyGrid {
+	if b.rate == 0 {
 		return keyGrid{}
 	}
-	micros := int64(max(1, 1e6/rate+0.5))
+	micros := microsOf(max(b.whole, b.rate))
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key.kind.String() + "\x00" + key.id))
-	interval := time.Duration(micros) * time.Microsecond
+	every := time.Duration(microsOf(b.rate)) * time.Microsecond
 	return keyGrid{
-		interval: interval, offset: time.Duration(int64(h.Sum64()>>1)%micros) * time.Microsecond,
-		ahead: time.Duration(max(1, int64(rate/10))-1) * interval,
+		interval: time.Duration(micros) * time.Microsecond, offset: time.Duration(int64(h.Sum64()>>1)%micros) * time.Microsecond,
+		every: every, ahead: time.Duration(max(1, int64(b.rate/10))-1) * every,
 	}
 }
+
+// microsOf is the time between two deliveries at a rate a second, in microseconds.
+func microsOf(rate float64) int64 { return int64(max(1, 1e6/rate+0.5)) }
 
 // has reports whether a time is on the grid.
 func (g keyGrid) has(t time.Time) bool { return g.interval > 0 && g.behind(t) == 0 }

@@ -74,20 +74,25 @@ func (k *keys) learn(list []Pause, ahead time.Duration) {
 		if _, unstored := sh.unstored[key]; unstored && pause.Automatic && !ends.After(sh.unstored[key].Until) {
 			continue // this process is about to store a later end
 		}
-		if before, known := was[key]; known && before.Sub(ends).Abs() < pausePace {
+		before, known := was[key]
+		if known && before.Sub(ends).Abs() < pausePace {
 			ends = before // the same pause: the clocks are compared as exactly as the database is fast
 		}
 		sh.stored[key] = ends
 		delete(sh.unstored, key)
 		s := k.state(key)
-		if s == nil || !ends.After(now) || s.paused.Equal(ends) || pause.Automatic && s.paused.After(ends) {
+		if s == nil || s.paused.Equal(ends) || !ends.After(now) && !s.paused.After(now) {
 			continue
 		}
-		if s.paused.After(now) && s.paused.Sub(ends) > pausePace { // events were deferred for longer
-			k.lift(key, s.paused, now)
+		// An automatic pause that ends earlier than the stored pause did began after that pause was lifted.
+		if pause.Automatic && s.paused.After(ends) && (!known || !before.After(ends)) {
+			continue
 		}
-		if was[key].Equal(ends) && s.paused.IsZero() {
+		if before.Equal(ends) && s.paused.IsZero() {
 			continue // the probe was faster than the clock of the database
+		}
+		if s.paused.Sub(ends).Abs() > pausePace {
+			k.replaced(key, s, now)
 		}
 		s.pauseUntil(ends, pause.Reason)
 	}
@@ -95,7 +100,9 @@ func (k *keys) learn(list []Pause, ahead time.Duration) {
 		_, still := sh.stored[key]
 		_, unstored := sh.unstored[key]
 		if !still && !unstored && ends.Sub(now) > pausePace {
-			k.lift(key, ends, now)
+			if s := k.states[key]; s == nil || !s.paused.Equal(ends) {
+				k.lift(key, ends, now)
+			}
 			k.unpause(key)
 		}
 	}
@@ -115,9 +122,19 @@ func (k *keys) lift(key keyOfKind, until, now time.Time) {
 	k.shared.lifted = append(k.shared.lifted, liftedKey{key: key, until: until, at: now})
 }
 
-// unpause forgets the pause of a key.
+// replaced notes that the pause of a key is replaced or lifted. When the pause is replaced by another pause,
+// the events that wait for its end come up now, and are deferred to the end of the other pause. Otherwise
+// they would not be found when the other pause is lifted.
+func (k *keys) replaced(key keyOfKind, s *keyState, now time.Time) {
+	if s.paused.After(now) {
+		k.lift(key, s.paused, now)
+	}
+}
+
+// unpause forgets the pause of a key, which was lifted.
 func (k *keys) unpause(key keyOfKind) {
 	if s := k.states[key]; s != nil {
+		k.replaced(key, s, k.clock.Now())
 		s.paused, s.probe = time.Time{}, nil
 		k.settle(key, s)
 	}
@@ -245,18 +262,26 @@ func (k *keys) liftLater(l liftedKey) {
 	}
 }
 
+// errLocked is why events could not be made due.
+var errLocked = errors.New("open transactions have locked some of the events")
+
 // makeDue makes the events due that wait for the end of a pause, if the store can find the events by
-// their key.
+// their key. It does not wait for events that open transactions have locked.
 func makeDue(ctx context.Context, store Store, db DB, key keyOfKind, until, now time.Time) error {
+	locked := false
 	for _, due := range []time.Time{until, dueTime(until, probeTime)} {
 		which := Waiting{Kind: key.kind, AggregateID: key.id, DueAfter: due, DueBefore: due.Add(time.Microsecond)}
-		_, err := store.TakeBack(ctx, db, which, Change{AvailableAt: storedTime(now)})
+		n, err := store.TakeBack(ctx, db, which, Change{AvailableAt: storedTime(now)})
 		if noIndex := (*FieldError)(nil); errors.As(err, &noIndex) {
 			return nil // the events come at the end of the pause
 		}
 		if err != nil {
 			return err
 		}
+		locked = locked || n.InHand > 0
+	}
+	if locked {
+		return errLocked
 	}
 	return nil
 }
@@ -277,10 +302,6 @@ func (p *pauses) resumeKey(ctx context.Context, kind EventKind, aggregateID stri
 func (k *keys) forget(key keyOfKind) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.clock.Now()
-	if s := k.states[key]; s != nil && s.paused.After(now) {
-		k.lift(key, s.paused, now)
-	}
 	delete(k.shared.unstored, key)
 	delete(k.shared.stored, key)
 	k.unpause(key)

@@ -316,3 +316,69 @@ func TestAPauseOfAKeyThatIsNotStoredIsLifted(t *testing.T) {
 		require.ElementsMatch(t, ids, r.delivered("a"))
 	})
 }
+
+// A key is resumed, and paused again for a shorter time by another process, before the process that paused
+// it first reads the pauses. The first process does not keep to the pause that was lifted.
+func TestAKeyIsPausedAgainForAShorterTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, a, b := outboxtest.NewStore(), newEndpoints(), newEndpoints()
+		nodes, operator := sharing(t, store, [2]func(context.Context, outbox.Envelope) error{a.hear, b.hear})
+		a.set("a", outbox.PauseKeyFor(5*time.Hour, errReceiverDown))
+		ids := ofKey(nodes[0], "a", 5, "x")
+		pass(6 * time.Second)
+		a.set("a", nil)
+		b.set("a", outbox.PauseKeyFor(10*time.Second, errReceiverDown))
+		require.NoError(t, operator.ResumeKey(t.Context(), kindSaid, "a"))
+		require.NoError(t, nodes[1].ResumeKey(t.Context(), kindSaid, "other")) // reads the pauses
+		ids = append(ids, ofKey(nodes[1], "a", 5, "y")...)
+		pass(500 * time.Millisecond)
+		b.set("a", nil)
+		pass(time.Minute)
+		ids = append(ids, ofKey(nodes[0], "a", 5, "z")...)
+		pass(time.Minute)
+		require.ElementsMatch(t, ids, append(a.delivered("a"), b.delivered("a")...))
+	})
+}
+
+// A pause is replaced by a longer pause, by an operator or by a delivery that began before the pause. When
+// the longer pause is lifted, the events that the first pause deferred come too.
+func TestALongerPauseIsLifted(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]error{"operator": nil, "listener": outbox.PauseKeyFor(2*time.Hour, errReceiverDown)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, r := outboxtest.NewStore(), newEndpoints()
+				hear := func(ctx context.Context, env outbox.Envelope) error {
+					if env.EventID == "slow" && answer != nil {
+						time.Sleep(20 * time.Second)
+						return answer
+					}
+					return r.hear(ctx, env)
+				}
+				nodes, operator := sharing(t, store, [2]func(context.Context, outbox.Envelope) error{hear, hear})
+				slow := said("slow")
+				slow.AggregateID = "a"
+				nodes[0].write(slow)
+				pass(time.Second)
+				pause := outbox.Pause{Kind: kindSaid, AggregateID: "a", Until: time.Now().Add(time.Hour)}
+				asked := pause
+				asked.Kind.AggregateType, asked.Automatic = outbox.Global, true
+				require.NoError(t, store.Pause(t.Context(), store.DB(), asked))
+				pass(6 * time.Second)
+				ids := append(ofKey(nodes[0], "a", 5, "x"), ofKey(nodes[1], "a", 5, "y")...)
+				pass(6 * time.Second)
+				if answer == nil {
+					pause.Until = pause.Until.Add(time.Hour)
+					require.NoError(t, operator.Pause(t.Context(), pause))
+				}
+				pass(20 * time.Second)
+				require.NotSubset(t, r.delivered("a"), ids[:1], "the key is paused")
+				require.NoError(t, operator.ResumeKey(t.Context(), kindSaid, "a"))
+				pass(30 * time.Second)
+				require.Subset(t, r.delivered("a"), ids)
+			})
+		})
+	}
+}

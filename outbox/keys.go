@@ -100,7 +100,7 @@ func (k *keys) begin(dl *delivery, b keyBounds) *waiting {
 	s := k.states[key]
 	if b != (keyBounds{}) {
 		if s = k.state(key); s != nil {
-			s.limits.begin(now, dl.env.AvailableAt, gridOf(key, b.rate))
+			s.limits.begin(now, dl.env.AvailableAt, gridOf(key, b))
 			dl.keyed = now
 		}
 	}
@@ -121,7 +121,7 @@ func (k *keys) waitOf(key keyOfKind, dl *delivery, b keyBounds, now time.Time) *
 	if w := s.limits.concurrencyOf(now, b.concurrency); w != nil {
 		return w
 	}
-	return s.limits.rateOf(now, dl.env.AvailableAt, gridOf(key, b.rate))
+	return s.limits.rateOf(now, dl.env.AvailableAt, gridOf(key, b))
 }
 
 // pauseOf says how long an event waits for the end of the pause, or for the probe after it. While the
@@ -190,6 +190,7 @@ func (k *keys) ask(dl *delivery, d time.Duration, reason string) (due time.Time)
 func (k *keys) pause(key keyOfKind, s *keyState, d time.Duration, reason string, lines *logburst.ByCause) {
 	now := k.clock.Now()
 	until := dueTime(now, d)
+	k.replaced(key, s, now)
 	s.pauseUntil(until, reason)
 	k.share(Pause{
 		Kind: key.kind, AggregateID: key.id, Since: storedTime(now), Until: until,

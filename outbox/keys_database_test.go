@@ -93,3 +93,71 @@ func TestEventsWaitForTheirKeysOnDatabases(t *testing.T) {
 		}
 	})
 }
+
+// An open transaction has changed an event of a paused key when the key is resumed. The other events of the
+// key come, and the deliveries and the writes of other keys do not wait for the transaction. The event
+// comes when the transaction was rolled back.
+func TestAKeyIsResumedBesideAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx := t.Context()
+		store, err := sqlstore.Detect(ctx, db.DB, sqlstore.WithKeyIndex())
+		require.NoError(t, err)
+		if store.Dialect() == "sqlite" {
+			return // one transaction at a time writes
+		}
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		kind := outbox.EventKind{AggregateType: "Endpoint", EventType: "Webhook"}
+		var up atomic.Bool
+		var delivered calls
+		pool := db.Reopen(t).DB
+		ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Logger: quiet, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: 50 * time.Millisecond}}})
+		require.NoError(t, err)
+		require.NoError(t, ob.Register(outbox.On(kind.AggregateType, kind.EventType, outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
+			if !up.Load() {
+				return outbox.PauseKeyFor(time.Hour, errReceiverDown)
+			}
+			delivered.add(env.EventID)
+			return nil
+		}))))
+		require.NoError(t, ob.Start(ctx))
+		closeAfter(t, ob)
+		operator, err := outbox.New(outbox.Config{DB: pool, Store: store, Logger: quiet, Mode: outbox.WriterOnly{}})
+		require.NoError(t, err)
+		writer := adaptertest.Adapter(t, pool, operator.Writer())
+		write := func(key, id string) {
+			env := outbox.Envelope{EventID: id, AggregateType: kind.AggregateType, AggregateID: key, EventType: kind.EventType, Payload: outbox.JSON(id)}
+			require.NoError(t, writer.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := writer.Write(ctx, tx, env)
+				return err
+			}))
+		}
+		eventually := func(what string, condition func() bool) {
+			t.Helper()
+			require.Eventually(t, condition, time.Minute, 5*time.Millisecond, what)
+		}
+		write("7", "first")
+		write("7", "second")
+		eventually("the events wait", func() (waits bool) {
+			n := 0
+			_ = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM outbox_event WHERE last_error IS NOT NULL AND status = 0 AND locked_by IS NULL").Scan(&n)
+			return n == 2
+		})
+		up.Store(true)
+		tx, err := pool.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		n, err := operator.Writer().ChangeUnmanaged(ctx, tx, outbox.Waiting{EventIDs: []string{"second"}}, outbox.Change{AvailableAt: time.Now().Add(2 * time.Hour)})
+		require.NoError(t, err)
+		require.Equal(t, 1, n.Changed)
+		require.ErrorContains(t, operator.ResumeKey(ctx, kind, "7"), "open transactions have locked some of the events")
+		eventually("the free event comes", func() bool { return delivered.of("first") == 1 })
+		for i := range 5 {
+			write("8", fmt.Sprint("other", i))
+			eventually("events of other keys come", func() bool { return delivered.of(fmt.Sprint("other", i)) == 1 })
+		}
+		require.Zero(t, delivered.of("second"))
+		require.NoError(t, tx.Rollback())
+		eventually("the other event comes", func() bool { return delivered.of("second") == 1 })
+	})
+}

@@ -66,7 +66,7 @@ func TestTheSlotsOfAKeyAreOnItsGrid(t *testing.T) {
 	offsets := map[time.Duration]bool{}
 	for n := range 20 {
 		for _, rate := range []float64{minRate, 1. / 60, 0.7, 1, 3, 10, 999, maxRate} {
-			g := gridOf(keyOfKind{EventKind{EventType: "Said"}, fmt.Sprint(n)}, rate)
+			g := gridOf(keyOfKind{EventKind{EventType: "Said"}, fmt.Sprint(n)}, keyBounds{rate: rate})
 			first := g.next(now)
 			require.False(t, first.Before(now))
 			require.Less(t, first.Sub(now), g.interval+time.Microsecond)

@@ -316,9 +316,9 @@ func (p *poller) cycle(ctx context.Context) (idle time.Duration, err error) {
 func (p *poller) readPauses(ctx context.Context) error {
 	pauses := p.dispatcher.pauses
 	if pauses.isDue() {
-		ctx, cancel := context.WithTimeout(ctx, p.patience.Now())
-		defer cancel()
-		stored, err := pauses.storeAsked(ctx)
+		storing, cancel := p.patience.Context(ctx)
+		stored, err := pauses.storeAsked(storing)
+		cancel()
 		if err != nil && ctx.Err() == nil {
 			pauses.unstored.Add(1, logKeyError, err.Error())
 		}
@@ -326,7 +326,9 @@ func (p *poller) readPauses(ctx context.Context) error {
 			p.dispatcher.notifications.Notify()
 			p.DueAt(p.clock.Now()) // events of a key whose pause was lifted
 		}
-		if err := pauses.read(ctx); err != nil {
+		reading, cancel := p.patience.Context(ctx)
+		defer cancel()
+		if err := pauses.read(reading); err != nil {
 			return fmt.Errorf("outbox: reading what is paused: %w", err)
 		}
 	}

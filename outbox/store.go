@@ -68,7 +68,9 @@ type Store interface {
 	// rows alone and counts them. It waits for a statement that is changing one of the rows, and works on
 	// rows of the same transaction as well. The ids of q are distinct. A store that lacks an index for
 	// Kind and AggregateID fails with a [FieldError] of the field Waiting.AggregateID. tx may also be the
-	// pool: then TakeBack commits, and changes no row that another statement leased meanwhile.
+	// pool: then TakeBack commits, and changes no row that another statement leased meanwhile. In the pool it
+	// does not wait for open transactions: a row that another transaction has locked counts as InHand, if the
+	// database can say so.
 	TakeBack(ctx context.Context, tx Execer, q Waiting, c Change) (TakenBack, error)
 
 	// Poll reads rows that are due and not leased, and rows whose lease expired, and changes

@@ -62,6 +62,14 @@ func (p passing) ExecContext(_ context.Context, q string, args ...any) (sql.Resu
 	return driver.RowsAffected(0), nil
 }
 
+// inTx is a transaction: it is no pool.
+type inTx struct{ querier }
+
+type querier interface {
+	outbox.Execer
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 func uniqueFor(kind testdb.Kind) *sqlstore.Store { return storeFor(kind, sqlstore.WithUniqueIndex()) }
 
 // The text of every statement, so that a change to one is seen in review. Run with
@@ -132,7 +140,7 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	require.ErrorContains(t, err, "looking for the event with a unique key")
 	section("insert once the latest state of a unique key: the savepoint comes first")
 	keyed[0].KeepLatest = true
-	_, err = uniqueFor(kind).InsertOnce(ctx, passing{rec}, keyed, "", time.Time{})
+	_, err = uniqueFor(kind).InsertOnce(ctx, inTx{passing{rec}}, keyed, "", time.Time{})
 	require.ErrorContains(t, err, "replacing the event with a unique key")
 	section("poll")
 	_, err = store.Poll(ctx, rec, outbox.PollQuery{Now: someTime, Limit: 10})
@@ -378,14 +386,16 @@ func takeBacks(t *testing.T, kind testdb.Kind, rec *recorder) {
 		name   string
 		which  outbox.Waiting
 		change outbox.Change
+		tx     outbox.Execer
 	}{
-		{"cancel events that wait", outbox.Waiting{EventIDs: []string{"a", "b"}}, outbox.Change{Cancel: true}},
-		{"reschedule events that wait", outbox.Waiting{EventIDs: []string{"a"}}, outbox.Change{AvailableAt: someTime}},
-		{"replace an event that waits", outbox.Waiting{EventIDs: []string{"a"}}, outbox.Change{Content: &content}},
-		{"cancel events of a kind and an aggregate id", byKey, outbox.Change{Cancel: true}},
+		{"cancel events that wait", outbox.Waiting{EventIDs: []string{"a", "b"}}, outbox.Change{Cancel: true}, inTx{rec}},
+		{"reschedule events that wait", outbox.Waiting{EventIDs: []string{"a"}}, outbox.Change{AvailableAt: someTime}, inTx{rec}},
+		{"replace an event that waits", outbox.Waiting{EventIDs: []string{"a"}}, outbox.Change{Content: &content}, inTx{rec}},
+		{"cancel events of a kind and an aggregate id", byKey, outbox.Change{Cancel: true}, inTx{rec}},
+		{"in the pool, reschedule events of a kind and an aggregate id", byKey, outbox.Change{AvailableAt: someTime}, rec},
 	} {
 		fmt.Fprintf(&rec.text, "-- %s\n", c.name)
-		_, err := storeFor(kind, sqlstore.WithKeyIndex()).TakeBack(t.Context(), rec, c.which, c.change)
+		_, err := storeFor(kind, sqlstore.WithKeyIndex()).TakeBack(t.Context(), c.tx, c.which, c.change)
 		require.ErrorIs(t, err, errRecorded)
 	}
 }

@@ -12,7 +12,9 @@ import (
 
 // TakeBack implements [outbox.Store]. On PostgreSQL and SQLite the statement returns the ids of the
 // rows that it changed. MySQL, which has no such statement, locks the rows first. In the pool nothing
-// keeps the locks, so the UPDATE repeats the condition.
+// keeps the locks, so the UPDATE repeats the condition. In the pool no statement waits for rows that
+// another transaction has locked: they count as in hand. A statement that waits would lock further rows
+// meanwhile, on MySQL also gaps into which other transactions insert.
 func (s *Store) TakeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting, c outbox.Change) (n outbox.TakenBack, err error) {
 	if s.err != nil {
 		return n, s.err
@@ -83,7 +85,10 @@ func (s *Store) takeBack(ctx context.Context, tx outbox.Execer, w outbox.Waiting
 	if s.d == mysql {
 		texts = "CONCAT(CASE status WHEN 3 THEN 'D' ELSE 'H' END, event_id)"
 	}
-	q := s.query(512).add("SELECT ", texts, " FROM ").table(s).add(" WHERE ").waiting(s, w).inState("status IN (0, 2, 3)").locked()
+	q := s.query(512).add("SELECT ", texts, " FROM ").table(s).add(" WHERE ").waiting(s, w).inState("status IN (0, 2, 3)")
+	if _, isPool := tx.(outbox.DB); !isPool {
+		q.locked()
+	}
 	others, err := s.readTexts(ctx, tx, "looking at events that are not changed", q)
 	if err != nil {
 		return n, err
@@ -141,9 +146,16 @@ func mayChange(c outbox.Change) string {
 // changeWaiting changes the rows that wait and that the condition chooses, and returns their ids.
 func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, what string, c outbox.Change, condition func(q *query) *query) (ids []string, err error) {
 	postponed := func(q *query) *query { return condition(q.add(" WHERE ")) }
+	_, isPool := tx.(outbox.DB)
 	if s.d.name == "mysql" {
 		q := postponed(s.query(512).add("SELECT event_id FROM ").table(s))
-		if ids, err = s.readTexts(ctx, tx, what, q.add(" FOR UPDATE")); err != nil || len(ids) == 0 {
+		switch {
+		case !isPool:
+			q.add(" FOR UPDATE")
+		case !s.claimsWait.Load():
+			q.add(skipLocked)
+		}
+		if ids, err = s.readTexts(ctx, tx, what, q); err != nil || len(ids) == 0 {
 			return nil, err
 		}
 		for some := range slices.Chunk(ids, markRows) {
@@ -161,7 +173,13 @@ func (s *Store) changeWaiting(ctx context.Context, tx outbox.Execer, what string
 	if err := q.changed(s, c); err != nil {
 		return nil, s.fail(what, err)
 	}
-	return s.readTexts(ctx, tx, what, postponed(q).add(" RETURNING event_id"))
+	if isPool && s.d == postgres {
+		q.add(" WHERE event_id = ANY(ARRAY(SELECT event_id FROM ").table(s)
+		postponed(q).add(skipLocked, "))")
+	} else {
+		postponed(q)
+	}
+	return s.readTexts(ctx, tx, what, q.add(" RETURNING event_id"))
 }
 
 // inState writes the condition for the state of the rows of a choice. MySQL's index of [WithKeyIndex] begins
