@@ -128,10 +128,14 @@ func (s *Store) missingIndex(w walk) *outbox.MissingIndex {
 		index := s.d.quote + s.table.Index("prefix") + s.d.quote
 		return &outbox.MissingIndex{
 			For: "the beginning of an id (the collation of the database orders ids by a language)",
-			DDL: "CREATE INDEX CONCURRENTLY " + index + " ON " + s.table.Quoted(s.d.quote) + ` (event_id COLLATE "C")`,
+			DDL: "CREATE INDEX CONCURRENTLY IF NOT EXISTS " + index + " ON " + s.table.Quoted(s.d.quote) + ` (event_id COLLATE "C")`,
 		}
 	case w.filter.AggregateID != "" && !w.search && !w.prefix.isIndexed():
-		return &outbox.MissingIndex{For: "an aggregate id", Option: "sqlstore.WithSearchIndex()", DDL: strings.Join(s.indexDDL("search"), "; ")}
+		ddl := strings.Join(s.indexDDL("search"), "; ")
+		if s.d == postgres { // without a lock that stops the writers
+			ddl = strings.Replace(ddl, "INDEX IF NOT EXISTS", "INDEX CONCURRENTLY IF NOT EXISTS", 1)
+		}
+		return &outbox.MissingIndex{For: "an aggregate id", Option: "sqlstore.WithSearchIndex()", DDL: ddl}
 	default:
 		return nil
 	}
