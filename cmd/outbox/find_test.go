@@ -108,11 +108,11 @@ func TestWrongSearchesAreNamed(t *testing.T) {
 	s := open(t, testdb.Open(t, testdb.Main()[2]))
 	for want, args := range map[string][]string{
 		"--status has an unknown status, or several of which one stands alone": {"--status", "due,retry"},
-		"--id-prefix is 200 characters long; the limit is 36":                 {"--id-prefix", strings.Repeat("x", 200)},
-		"--error-text is not UTF-8":                                           {"--error-text", "\xff"},
-		"--max-rows is 0; it must be from 1":                                  {"--max-rows", "0"},
-		"--max-time must be longer than zero":                                 {"--max-time", "0s"},
-		"--id-prefix is empty; leave it out":                                  {"--id-prefix", ""},
+		"--id-prefix is 200 characters long; the limit is 36":                  {"--id-prefix", strings.Repeat("x", 200)},
+		"--error-text is not UTF-8":                                            {"--error-text", "\xff"},
+		"--max-rows is 0; it must be from 1":                                   {"--max-rows", "0"},
+		"--max-time must be longer than zero":                                  {"--max-time", "0s"},
+		"--id-prefix is empty; leave it out":                                   {"--id-prefix", ""},
 	} {
 		require.Contains(t, fails(t, 2, s.DSN, append([]string{"events", "list"}, args...)...), want)
 	}
