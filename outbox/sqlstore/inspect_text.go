@@ -80,17 +80,13 @@ func (q *query) prefixed(w walk, after outbox.Cursor) *query {
 	return q.add(" ORDER BY ", id, " DESC LIMIT ")
 }
 
-// behindPrefix is the first text behind all texts that begin with a text, by the numbers of the
-// characters; empty: no text is.
+// behindPrefix is a text behind all texts that begin with a text, by the numbers of the characters;
+// empty: no text is. Few other texts are before it: behind U+D7FF it is U+FFFD, because surrogates are no
+// characters.
 func behindPrefix(prefix string) string {
 	for prefix != "" {
 		last, size := utf8.DecodeLastRuneInString(prefix)
-		prefix = prefix[:len(prefix)-size]
-		switch last {
-		case utf8.MaxRune:
-		case 0xD7FF: // surrogates are no characters
-			return prefix + "\uE000"
-		default:
+		if prefix = prefix[:len(prefix)-size]; last < utf8.MaxRune {
 			return prefix + string(last+1)
 		}
 	}
