@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,13 +45,16 @@ func (p *page) events() error {
 func (in input) eventsBody(found *outbox.Page[outbox.EventRow]) markup {
 	rows, next := found.Rows, found.Next
 	partly := next != "" && len(rows) < outbox.DefaultFindLimit
+	failed := slices.ContainsFunc(rows, func(row outbox.EventRow) bool { return row.LastError != "" })
+	leased := slices.ContainsFunc(rows, func(row outbox.EventRow) bool { return row.Lease != "" })
 	var list markup
 	switch {
 	case len(rows) > 0:
 		list = tags(`<div class="wide"><table>
-<thead><tr><th scope="col">Id</th><th scope="col">Status</th><th scope="col">Kind</th><th scope="col">Aggregate id</th><th scope="col">Tenant</th><th scope="col">Occurred</th><th scope="col">Ended (waiting: due)</th><th scope="col">Failed attempts</th><th scope="col">Last error</th><th scope="col">Lease</th></tr></thead>
+<thead><tr><th scope="col">Id</th><th scope="col">Status</th><th scope="col">Kind</th>{}{}<th scope="col">Aggregate id</th><th scope="col">Tenant</th><th scope="col">Occurred</th><th scope="col">Ended (waiting: due)</th><th scope="col">Failed attempts</th></tr></thead>
 <tbody>{}</tbody></table></div>
-`, each(rows, eventRow))
+`, when(failed, `<th scope="col">Last error</th>`), when(leased, `<th scope="col">Leased by</th>`),
+			each(rows, func(row outbox.EventRow) markup { return eventRow(row, failed, leased) }))
 	case !partly:
 		list = `<p class="none">There is no such event.</p>`
 	}
@@ -92,14 +96,19 @@ func missingIndex(m *outbox.MissingIndex) markup {
 		m.For, m.DDL, when(m.Option != "", `; then give the store of this service the option <code>{}</code>`, m.Option))
 }
 
-func eventRow(row outbox.EventRow) markup {
+// eventRow is a row of a list, which has the error if a row of the list failed, and the lease if a row is
+// leased.
+func eventRow(row outbox.EventRow, failed, leased bool) markup {
 	ended := row.EndedAt
 	if ended.IsZero() {
 		ended = row.AvailableAt
 	}
-	return tags(`<tr><th scope="row" class="text"><a href="{}">{}</a></th><td data-label="Status">{}</td><td class="text kind" data-label="Kind">{}</td><td class="text" data-label="Aggregate id">{}</td><td class="text" data-label="Tenant">{}</td><td data-label="Occurred">{}</td><td data-label="{}">{}</td><td class="number" data-label="Failed attempts">{}</td><td class="text long" data-label="Last error">{}</td><td class="text" data-label="Lease">{}</td></tr>
-`, link("event", "id", row.EventID), row.EventID, statusText(row.Status), rowKind(&row), row.AggregateID, row.TenantID, moment(row.OccurredAt), choose(row.EndedAt.IsZero(), "Due", "Ended"), moment(ended), row.Attempts,
-		cut(row.LastError, 300), when(row.Lease != "", `{} since {}`, row.Lease, moment(row.LeasedAt)))
+	return tags(`<tr><th scope="row" class="text"><a href="{}">{}</a></th><td data-label="Status">{}</td><td class="text kind" data-label="Kind">{}</td>{}{}<td class="text" data-label="Aggregate id">{}</td><td class="text" data-label="Tenant">{}</td><td data-label="Occurred">{}</td><td data-label="{}">{}</td><td class="number" data-label="Failed attempts">{}</td></tr>
+`,
+		link("event", "id", row.EventID), row.EventID, statusText(row.Status), rowKind(&row),
+		when(failed, `<td class="text long" data-label="Last error">{}</td>`, cut(row.LastError, 300)),
+		when(leased, `<td class="text" data-label="Leased by">{}</td>`, when(row.Lease != "", `{}, {}`, row.Lease, moment(row.LeasedAt))),
+		row.AggregateID, row.TenantID, moment(row.OccurredAt), choose(row.EndedAt.IsZero(), "Due", "Ended"), moment(ended), row.Attempts)
 }
 
 // searchFields are the fields that all searches have.

@@ -87,11 +87,15 @@ func TestAListShowsErrorsAndLeases(t *testing.T) {
 	require.Equal(t, "refused &lt;i&gt;"+strings.Repeat("x", 289), cell(failed, "Last error"))
 	require.Equal(t, "3", cell(failed, "Failed attempts"))
 	require.Regexp(t, `in \d+ min<`, cell(failed, "Due"))
-	require.Empty(t, cell(failed, "Lease"))
+	require.NotContains(t, failed, "Leased by")
 	leased := s.get("/shop/events?status=LEASED")
 	require.Equal(t, []string{"leased"}, ids(leased))
-	require.Regexp(t, `^node-&lt;1&gt;/7 since <time .*\d+ min ago</time>$`, cell(leased, "Lease"))
-	require.Empty(t, cell(leased, "Last error"))
+	require.Regexp(t, `^node-&lt;1&gt;/7, <time .*\d+ min ago</time>$`, cell(leased, "Leased by"))
+	require.NotContains(t, leased, "Last error</th>")
+	for _, body := range []string{s.get("/shop/events"), s.get("/shop/events?status=WAITING")} {
+		require.Equal(t, 3, strings.Count(body, `data-label="Last error"`), "each row has the column")
+		require.Equal(t, 3, strings.Count(body, `data-label="Leased by"`))
+	}
 }
 
 func TestASearchNamesTheIndexThatWouldMakeItQuick(t *testing.T) {
