@@ -2,64 +2,69 @@ package dashboard
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// statuses are the choices of the search.
-var statuses = map[string][]outbox.Status{
-	"": nil, "WAITING": {outbox.StatusNew, outbox.StatusRetry}, "NEW": {outbox.StatusNew}, "RETRY": {outbox.StatusRetry},
-	"DONE": {outbox.StatusDone}, "DEAD": {outbox.StatusDead},
-	"DUE": {outbox.StatusNew, outbox.StatusRetry}, "DELAYED": {outbox.StatusNew, outbox.StatusRetry},
-}
-
-// events searches, and lists a page.
+// events searches, and lists a page. An id that is given alone, and whole, leads to its event.
 func (p *page) events() error {
-	in, err := p.query("id", "status", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "since", "until", "after")
+	in, err := p.query("id", "status", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "error_text", "since", "until", "after")
 	if err != nil {
 		return err
 	}
 	in = in.trimmed()
-	if id := in.get("id"); id != "" {
-		for name := range in.given("id") {
-			return &inputError{name, "is given, and id too; a search by id takes no other field"}
-		}
-		return p.redirect(http.StatusFound, string(link("event", "id", id)))
-	}
 	query, err := in.events()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := p.context()
 	defer cancel()
+	if id := in.get("id"); id != "" && len(in.given("id")) == 0 {
+		_, err := p.outbox.FindEvent(ctx, id)
+		if err == nil {
+			return p.redirect(http.StatusFound, string(link("event", "id", id)))
+		}
+		if !errors.Is(err, outbox.ErrNotFound) {
+			return err
+		}
+	}
 	found, err := p.outbox.FindEvents(ctx, query)
 	if err != nil {
 		return err
 	}
-	return p.show(http.StatusOK, "Events", in.eventsBody(found.Rows, found.Next))
+	return p.show(http.StatusOK, "Events", in.eventsBody(&found))
 }
 
-// eventsBody lists a page of events; next is the place of the next page.
-func (in input) eventsBody(rows []outbox.EventRow, next string) markup {
+// eventsBody lists a page of events.
+func (in input) eventsBody(found *outbox.Page[outbox.EventRow]) markup {
+	rows, next := found.Rows, found.Next
 	partly := next != "" && len(rows) < outbox.DefaultFindLimit
+	failed := slices.ContainsFunc(rows, func(row outbox.EventRow) bool { return row.LastError != "" })
+	leased := slices.ContainsFunc(rows, func(row outbox.EventRow) bool { return row.Lease != "" })
 	var list markup
 	switch {
 	case len(rows) > 0:
 		list = tags(`<div class="wide"><table>
-<thead><tr><th scope="col">Id</th><th scope="col">Status</th><th scope="col">Kind</th><th scope="col">Aggregate id</th><th scope="col">Tenant</th><th scope="col">Occurred</th><th scope="col">Ended (waiting: due)</th><th scope="col">Failed attempts</th></tr></thead>
+<thead><tr><th scope="col">Id</th><th scope="col">Status</th><th scope="col">Kind</th>{}{}<th scope="col">Aggregate id</th><th scope="col">Tenant</th><th scope="col">Occurred</th><th scope="col">Ended (waiting: due)</th><th scope="col">Failed attempts</th></tr></thead>
 <tbody>{}</tbody></table></div>
-`, each(rows, eventRow))
+`, when(failed, `<th scope="col">Last error</th>`), when(leased, `<th scope="col">Leased by</th>`),
+			each(rows, func(row outbox.EventRow) markup { return eventRow(row, failed, leased) }))
 	case !partly:
 		list = `<p class="none">There is no such event.</p>`
 	}
-	following := in.given("after", "id")
+	following := in.given("after")
 	following.Set("after", next)
 	return tags(`<form method="get" action="events" class="search">
-<label>Id <input name="id" maxlength="36"></label>
+<label>Id, or its beginning <input name="id" maxlength="36" value="{}"></label>
 <label>Status <select name="status">{}</select></label>
 {}
+<label>Last error contains <input name="error_text" maxlength="200" value="{}"></label>
 <label>Since (UTC) <input name="since" maxlength="40" placeholder="2006-01-02T15:04" value="{}"></label>
 <label>Until (UTC) <input name="until" maxlength="40" placeholder="2006-01-02T15:04" value="{}"></label>
 <button>Find</button>
@@ -68,24 +73,42 @@ func (in input) eventsBody(rows []outbox.EventRow, next string) markup {
 {}
 {}
 {}
+{}
 `,
-		each([]string{"", "WAITING", "DUE", "DELAYED", "NEW", "RETRY", "DONE", "DEAD"}, func(status string) markup {
+		in.get("id"),
+		each(append([]string{""}, operjson.States...), func(status string) markup {
 			return tags(`<option value="{}"{}>{}</option>`, status, when(status == in.get("status"), ` selected`), cmp.Or(status, "all"))
 		}),
-		in.searchFields(), in.get("since"), in.get("until"), listedBy(in.get("status")), list,
+		in.searchFields(), in.get("error_text"), in.get("since"), in.get("until"), listedBy(in.get("status"), in.get("id")), list,
 		when(partly, `<p class="note" role="status">{} among these {} rows; there are more to search.</p>`,
-			choose(len(rows) > 0, "No others", "Nothing"), count(outbox.SearchLimit)),
+			choose(len(rows) > 0, "No others", "Nothing"), count(found.Looked)),
+		missingIndex(found.Missing),
 		when(next != "", `<p><a href="{}" rel="next">{}</a></p>`, linkTo("events", following),
 			choose(partly, "Go on with the next "+count(outbox.SearchLimit)+" rows", "Next page")))
 }
 
-func eventRow(row outbox.EventRow) markup {
+// missingIndex says which index would have made a search quick.
+func missingIndex(m *outbox.MissingIndex) markup {
+	if m == nil {
+		return ""
+	}
+	return tags(`<p class="help text">An index would find {} without reading other rows: <code>{}</code>{}</p>`,
+		m.For, m.DDL, when(m.Option != "", `; then give the store of this service the option <code>{}</code>`, m.Option))
+}
+
+// eventRow is a row of a list, which has the error if a row of the list failed, and the lease if a row is
+// leased.
+func eventRow(row outbox.EventRow, failed, leased bool) markup {
 	ended := row.EndedAt
 	if ended.IsZero() {
 		ended = row.AvailableAt
 	}
-	return tags(`<tr><th scope="row" class="text"><a href="{}">{}</a></th><td data-label="Status">{}</td><td class="text kind" data-label="Kind">{}</td><td class="text" data-label="Aggregate id">{}</td><td class="text" data-label="Tenant">{}</td><td data-label="Occurred">{}</td><td data-label="{}">{}</td><td class="number" data-label="Failed attempts">{}</td></tr>
-`, link("event", "id", row.EventID), row.EventID, statusText(row.Status), rowKind(&row), row.AggregateID, row.TenantID, moment(row.OccurredAt), choose(row.EndedAt.IsZero(), "Due", "Ended"), moment(ended), row.Attempts)
+	return tags(`<tr><th scope="row" class="text"><a href="{}">{}</a></th><td data-label="Status">{}</td><td class="text kind" data-label="Kind">{}</td>{}{}<td class="text" data-label="Aggregate id">{}</td><td class="text" data-label="Tenant">{}</td><td data-label="Occurred">{}</td><td data-label="{}">{}</td><td class="number" data-label="Failed attempts">{}</td></tr>
+`,
+		link("event", "id", row.EventID), row.EventID, statusText(row.Status), rowKind(&row),
+		when(failed, `<td class="text long" data-label="Last error">{}</td>`, cut(row.LastError, 300)),
+		when(leased, `<td class="text" data-label="Leased by">{}</td>`, when(row.Lease != "", `{}, {}`, row.Lease, moment(row.LeasedAt))),
+		row.AggregateID, row.TenantID, moment(row.OccurredAt), choose(row.EndedAt.IsZero(), "Due", "Ended"), moment(ended), row.Attempts)
 }
 
 // searchFields are the fields that all searches have.
@@ -98,28 +121,24 @@ func (in input) searchFields() markup {
 }
 
 func (in input) events() (q outbox.EventQuery, err error) {
-	list, known := statuses[in.get("status")]
-	if !known {
-		return q, &inputError{"status", "must be WAITING, DUE, DELAYED, NEW, RETRY, DONE or DEAD, or empty for all"}
+	if status := in.get("status"); status != "" && !operjson.Choose(&q.EventFilter, []string{status}, time.Now().UTC()) {
+		return q, &inputError{"status", "must be " + strings.Join(operjson.States, ", ") + ", or empty for all"}
 	}
-	q.Statuses, q.After = list, in.get("after")
 	q.EventType, q.AggregateType = outbox.EventType(in.get("event_type")), outbox.AggregateType(in.get("aggregate_type"))
-	q.AggregateID, q.TenantID = in.get("aggregate_id"), in.get("tenant_id")
+	q.AggregateID, q.TenantID, q.After = in.get("aggregate_id"), in.get("tenant_id"), in.get("after")
+	q.IDPrefix, q.ErrorText = in.get("id"), in.get("error_text")
 	q.Since, q.Until, err = in.times()
-	switch now := time.Now().UTC(); { // WAITING events are listed by the time when they become due
-	case in.get("status") == "DUE" && (q.Until.IsZero() || q.Until.After(now)):
-		q.Until = now
-	case in.get("status") == "DELAYED" && q.Since.Before(now):
-		q.Since = now
-	}
 	return q, err
 }
 
 // listedBy says which order [outbox.Outbox.FindEvents] has, and which time since and until
 // are about.
-func listedBy(status string) string {
+func listedBy(status, id string) string {
+	if id != "" {
+		status = ""
+	}
 	switch status {
-	case "WAITING", "DUE", "DELAYED":
+	case "WAITING", "DUE", "DELAYED", "LEASED", "NEW", "RETRY":
 		return "Listed by the time when they become due, the earliest first."
 	case "DONE", "DEAD":
 		return "Listed by the time when they became " + status + ", the latest first."

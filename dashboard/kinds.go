@@ -15,9 +15,9 @@ const sampled = 200
 // kinds returns the kinds of the newest events, of waiting events, and of the latest dead letters.
 func (p *page) kinds(ctx context.Context) ([]outbox.EventKind, error) {
 	found := map[outbox.EventKind]bool{}
-	for _, list := range []string{"", "WAITING", "DEAD"} {
+	for _, list := range [][]outbox.Status{nil, {outbox.StatusNew, outbox.StatusRetry}, {outbox.StatusDead}} {
 		query := outbox.EventQuery{Limit: sampled}
-		query.Statuses = statuses[list]
+		query.Statuses = list
 		events, err := p.outbox.FindEvents(ctx, query)
 		if err != nil {
 			return nil, err

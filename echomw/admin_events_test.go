@@ -35,6 +35,13 @@ func TestAdminListsEventsNodesAndGroups(t *testing.T) {
 		require.Empty(t, ids)
 		ids, _ = events("?aggregate_id=o-2&tenant_id=acme&event_type=Shipped&aggregate_type=Order")
 		require.Equal(t, []string{"2"}, ids)
+		ids, _ = events("?id_prefix=2&error_text=CARRIER+is")
+		require.Equal(t, []string{"2"}, ids)
+		for _, query := range []string{"?id_prefix=%25", "?error_text=carrier_is", "?status=WAITING", "?status=DUE", "?status=DELAYED", "?status=LEASED"} {
+			ids, _ = events(query)
+			require.Empty(t, ids, query)
+		}
+		require.Equal(t, 3.0, a.tree(a.send("GET", "/admin/events?tenant_id=none"), 200)["looked_at"])
 
 		one := a.tree(a.send("GET", "/admin/events/2"), 200)
 		for name, value := range map[string]any{

@@ -42,7 +42,7 @@ const (
 //	GET    /nodes                      the processes that deliver or write
 //	GET    /shares                     the limits of all processes together, and the share of each process
 //	GET    /audit                      ?limit= &after=   the changes that operators made, the newest first
-//	GET    /events                     ?status= &event_type= &aggregate_type= &aggregate_id= &tenant_id= &since= &until= &limit= &after=
+//	GET    /events                     ?id_prefix= &status= &event_type= &aggregate_type= &aggregate_id= &tenant_id= &error_text= &since= &until= &limit= &after=
 //	GET    /events/{id}                an event; with ReadPayloads, headers and payload too
 //	GET    /dead-letters               ?event_type= &aggregate_type= &aggregate_id= &tenant_id= &group= &since= &until= &limit= &after=
 //	GET    /dead-letters/groups        grouped by reason; filters as in the listing
@@ -59,7 +59,9 @@ const (
 //
 // Without aggregate_type, /pause and /resume mean [outbox.Global]. Pausing a kind that is already
 // paused, or resuming a kind that is not paused, is no error. Events are listed as
-// [outbox.Outbox.FindEvents] says; status is NEW, RETRY, DONE or DEAD, or several with commas.
+// [outbox.Outbox.FindEvents] says; status is NEW, RETRY, DONE, DEAD or WAITING (NEW and RETRY), or several
+// with commas, or one of DUE, DELAYED and LEASED, which are NEW or RETRY. The answer has in "looked_at" how
+// many rows the page looked at, and in "missing_index" the index that would have made it quick.
 //
 // Listings of dead letters are in the order of death. Listings contain neither payloads nor
 // headers; since is inclusive and until exclusive, in RFC 3339. A parameter that is unknown,
@@ -229,7 +231,7 @@ func (a *admin) refused(needed Role) string {
 // parameterOf names the parameter for a field that package outbox refuses.
 var parameterOf = map[string]string{
 	"EventQuery.After": "after", "AuditQuery.After": "after", "DeadQuery.After": "after", "EventFilter.EventType": "event_type", "EventFilter.AggregateType": "aggregate_type",
-	"EventFilter.AggregateID": "aggregate_id", "EventFilter.TenantID": "tenant_id", "DeadFilter.EventType": "event_type",
+	"EventFilter.AggregateID": "aggregate_id", "EventFilter.TenantID": "tenant_id", "EventFilter.IDPrefix": "id_prefix", "EventFilter.ErrorText": "error_text", "DeadFilter.EventType": "event_type",
 	"DeadFilter.AggregateType": "aggregate_type", "DeadFilter.AggregateID": "aggregate_id", "DeadFilter.TenantID": "tenant_id",
 	"Pause.Reason": "reason", "Pause.Until": "for",
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // eventParameters select events, and a page of them.
-var eventParameters = []string{"status", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "since", "until", "limit", "after"}
+var eventParameters = []string{"id_prefix", "status", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "error_text", "since", "until", "limit", "after"}
 
 // event is an [outbox.EventRow] in JSON.
 type event struct {
@@ -40,6 +40,7 @@ type eventListing struct {
 	Events []event `json:"events"`
 	// Next is the parameter "after" of the next page; empty after the last page.
 	Next string `json:"next,omitempty"`
+	operjson.Search
 }
 
 func eventOf(row *outbox.EventRow) event {
@@ -70,7 +71,7 @@ func (a *admin) events(c *call, p parameters) (any, error) {
 		return nil, err
 	}
 	page, err := a.outbox.FindEvents(c.Context(), query)
-	answer := eventListing{Events: make([]event, len(page.Rows)), Next: page.Next}
+	answer := eventListing{Events: make([]event, len(page.Rows)), Next: page.Next, Search: operjson.SearchOf(&page)}
 	for i := range page.Rows {
 		answer.Events[i] = eventOf(&page.Rows[i])
 	}
@@ -86,26 +87,11 @@ func (p parameters) events() (query outbox.EventQuery, err error) {
 	}
 	query.EventType, query.AggregateType = outbox.EventType(p["event_type"]), outbox.AggregateType(p["aggregate_type"])
 	query.AggregateID, query.TenantID, query.After = p["aggregate_id"], p["tenant_id"], p["after"]
-	query.Statuses, err = p.statuses()
-	return query, err
-}
-
-func (p parameters) statuses() (list []outbox.Status, err error) {
-	text, given := p["status"]
-	if !given {
-		return nil, nil
+	query.IDPrefix, query.ErrorText = p["id_prefix"], p["error_text"]
+	if text, given := p["status"]; given && !operjson.Choose(&query.EventFilter, strings.Split(text, ","), time.Now()) {
+		return query, &parameterError{"status", fmt.Sprintf("is %.40q; it must be NEW, RETRY, DONE, DEAD or WAITING, or several with commas, or one of DUE, DELAYED and LEASED", text)}
 	}
-next:
-	for name := range strings.SplitSeq(text, ",") {
-		for _, status := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry, outbox.StatusDone, outbox.StatusDead} {
-			if name == status.String() {
-				list = append(list, status)
-				continue next
-			}
-		}
-		return nil, &parameterError{"status", fmt.Sprintf("is %.40q; it must be NEW, RETRY, DONE or DEAD, or several with commas", text)}
-	}
-	return list, nil
+	return query, nil
 }
 
 func (a *admin) event(c *call, _ parameters) (any, error) {

@@ -26,7 +26,7 @@ const (
 type Inspector interface {
 	// FindEvents lists rows without payload, with the headers HeaderListener and
 	// HeaderEventID alone, and with the first MaxErrorLength characters of the error; see
-	// [Outbox.FindEvents].
+	// [Outbox.FindEvents] and [EventFilter.HasTexts].
 	FindEvents(ctx context.Context, db DB, q EventQuery) (Page[EventRow], error)
 	// FindEvent reads a row with all columns; [ErrNotFound] when there is no such row.
 	FindEvent(ctx context.Context, db DB, eventID string) (EventRow, error)
@@ -69,8 +69,19 @@ type EventFilter struct {
 	AggregateType AggregateType
 	AggregateID   string
 	TenantID      string
+	// IDPrefix is the beginning of the event id, in the same case. Each character stands for itself.
+	IDPrefix string
+	// ErrorText is a part of the last error, of which the first MaxErrorLength characters count. The
+	// letters A to Z match in both cases, all other characters only themselves.
+	ErrorText string
+	// Leased chooses only rows under a lease. The lease may have expired: another process takes the event
+	// over then.
+	Leased bool
 	// Since and Until bound the time by which the rows are listed: Since <= time < Until.
 	Since, Until time.Time
+	// DueAfter and DueBefore bound the time at which events are due, in each order:
+	// DueAfter <= due < DueBefore. Give Statuses NEW and RETRY for events that wait.
+	DueAfter, DueBefore time.Time
 }
 
 // EventQuery is a page of the events that a filter chooses.
@@ -89,6 +100,32 @@ type Page[Row any] struct {
 	// Next is the place behind this page, for the After of the query; empty: there are no more
 	// rows.
 	Next string
+	// Looked is how many rows of the table [Outbox.FindEvents] looked at for this page. Other listings
+	// leave Looked and Missing empty.
+	Looked int
+	// Missing is an index that would find the events directly. Missing is set if the page ended at
+	// SearchLimit rows, and the store does not have such an index for the filter; nil otherwise.
+	Missing *MissingIndex
+}
+
+// MissingIndex is an index that a search would need.
+type MissingIndex struct {
+	// For names what the index finds, such as "an aggregate id".
+	For string
+	// Option is the option of the store with which the search uses the index; empty: the store needs no
+	// option, and finds the index itself.
+	Option string
+	// DDL is the statement that creates the index.
+	DDL string
+}
+
+// String is a sentence for operators.
+func (m *MissingIndex) String() string {
+	text := "an index would find " + m.For + " without reading other rows: " + m.DDL
+	if m.Option != "" {
+		text += "; then give the store the option " + m.Option
+	}
+	return text
 }
 
 // EventRow is an event as its row stands.
@@ -284,12 +321,31 @@ func (f EventFilter) validate() error {
 	v.text("AggregateType", string(f.AggregateType), MaxAggregateTypeLength)
 	v.text("AggregateID", f.AggregateID, MaxAggregateIDLength)
 	v.text("TenantID", f.TenantID, MaxTenantIDLength)
+	v.text("IDPrefix", f.IDPrefix, MaxEventIDLength)
+	v.text("ErrorText", f.ErrorText, MaxErrorLength)
 	for _, status := range f.Statuses {
 		if status < StatusNew || status > StatusDead {
 			v.add("Statuses", fmt.Sprintf("has %d; statuses are NEW, RETRY, DONE and DEAD", int(status)))
 		}
 	}
 	return v.err()
+}
+
+// HasTexts reports whether an event id begins with IDPrefix, and a last error contains ErrorText.
+// Databases differ in how they compare texts, so a store checks each row that a statement chose.
+func (f EventFilter) HasTexts(eventID, lastError string) bool {
+	return strings.HasPrefix(eventID, f.IDPrefix) &&
+		(f.ErrorText == "" || strings.Contains(lowerASCII(lastError), lowerASCII(f.ErrorText)))
+}
+
+// lowerASCII replaces the letters A to Z.
+func lowerASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, s)
 }
 
 // EventOrder is the order in which a [Store] lists the events that an [EventQuery] asks
@@ -306,7 +362,7 @@ const (
 
 // Order is the order of the events that the filter chooses.
 func (f EventFilter) Order() EventOrder {
-	if len(f.Statuses) == 0 {
+	if len(f.Statuses) == 0 || f.IDPrefix != "" {
 		return ByEventID
 	}
 	first := f.Statuses[0]

@@ -15,15 +15,18 @@ import (
 //
 // NEW and RETRY events, if the filter asks for nothing else, are listed by the time when
 // they become due, the earliest first. Only DONE or only DEAD events are listed by the time
-// when they became so, the latest first. Everything else is listed by event id, the greatest
-// first, which is the newest with generated ids; Since and Until are then about OccurredAt.
+// when they became so, the latest first. Everything else, and each search by IDPrefix, is listed
+// by event id, the greatest first, which is the newest with generated ids; Since and Until are then
+// about OccurredAt.
 // Events whose time cannot be read, such as infinity, come after all others, by event id; Since
 // leaves them out.
 //
 // A page is found by looking at SearchLimit rows at most, in that order. So a page may have
 // fewer events than the limit, or no events, although there are more: go on with Next until
-// Next is empty. With the index of sqlstore.WithSearchIndex, the events of an aggregate id
-// are found directly, and listed by event id, whatever their status.
+// Next is empty. Looked says how many rows it was. The primary key finds the events of an
+// IDPrefix directly. With the index of sqlstore.WithSearchIndex, the events of an aggregate id
+// are found directly, and listed by event id, whatever their status. Missing names the index if
+// it is missing and the page ended before its time.
 //
 // Pages cover each row once if the row stays as it is. A row that changes its place meanwhile,
 // such as the row of a retried event, may be missing or come twice.

@@ -18,7 +18,7 @@ const completePatience = 2 * time.Second
 // completeFlags makes the shell propose values of flags and arguments.
 func (a *app) completeFlags(root *cobra.Command) {
 	fixed := map[string][]string{
-		"status": {"new", "retry", "done", "dead"}, "index": {"age", "key", "tenant", "search"}, "dialect": {"postgres", "mysql", "mariadb", "sqlite"},
+		"status": {"new", "retry", "done", "dead", "waiting", "due", "delayed", "leased"}, "index": {"age", "key", "tenant", "search"}, "dialect": {"postgres", "mysql", "mariadb", "sqlite"},
 	}
 	asked := map[string]func(context.Context, *client) []string{
 		"event-type": eventTypes, "aggregate-type": aggregateTypes, "group": groupIDs,

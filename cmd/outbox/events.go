@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,88 +17,129 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// listPages is how many pages a listing reads at most. Each page is read from at most
-// outbox.SearchLimit rows.
-const listPages = 50
-
-var statuses = map[string]outbox.Status{
-	"new": outbox.StatusNew, "retry": outbox.StatusRetry, "done": outbox.StatusDone, "dead": outbox.StatusDead,
-}
+// Bounds of a listing.
+const (
+	defaultMaxRows = 50 * outbox.SearchLimit
+	defaultMaxTime = time.Minute
+	// pagePatience is how long a page may take, which looks at outbox.SearchLimit rows.
+	pagePatience = 30 * time.Second
+)
 
 func (a *app) events() *cobra.Command {
 	return groupOf("events", "Lists and shows events", a.eventsList(), a.eventsShow())
 }
 
+// search is the flags of a listing of events.
+type search struct {
+	filter
+	idPrefix, errorText, after string
+	states                     []string
+	limit, maxRows             int
+	maxTime                    time.Duration
+}
+
 func (a *app) eventsList() *cobra.Command {
-	var f filter
-	var status []string
-	var limit int
-	var after string
+	var f search
 	cmd := &cobra.Command{
 		Use: "list", Short: "Lists events, without payloads and headers", Args: takesNothing,
 		Long: `Lists events, without payloads and headers.
 
 Events that are new or retry are listed by the time when they become due, the earliest
 first. Only done or only dead events are listed by the time when they became so, the
-latest first. Everything else is listed by event id, the greatest first; --since and
---until are then about the time of the event.
+latest first. Everything else, and each listing with --id-prefix, is listed by event id,
+the greatest first; --since and --until are then about the time of the event.
 
-One listing looks at 100,000 rows at most and says how to go on.`,
-		Example: "  outbox events list --status new,retry\n  outbox events list --status done --since 1h --event-type OrderPlaced",
+The status waiting stands for new and retry. The statuses due, delayed and leased are new
+or retry, and stand alone. Rows under a lease are listed with it; another process takes
+the event over when the lease expires.
+
+A listing goes on until it has as many events as --limit, there are no more, or it has
+looked at --max-rows or taken --max-time. It says how many rows it looked at, how to go on,
+and which index would have found the events directly.`,
+		Example: "  outbox events list --status new,retry\n  outbox events list --status done --since 1h --event-type OrderPlaced\n  outbox events list --id-prefix 01KQ9ZJ6\n  outbox events list --status retry --error-text \"connection refused\"",
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
-			q, err := eventQuery(f, status, limit, after, c.now())
+			q, err := f.query(c.now())
 			if err != nil {
 				return err
 			}
-			rows, next, err := c.find(ctx, q)
+			page, err := c.find(ctx, q, f.maxRows, f.maxTime)
 			if err != nil {
 				return err
 			}
-			return a.printEvents(rows, next)
+			return a.printEvents(&page)
 		}),
 	}
 	f.register(cmd, "only events")
-	cmd.Flags().StringSliceVar(&status, "status", nil, "only events of these statuses: new, retry, done, dead")
-	cmd.Flags().IntVar(&limit, "limit", outbox.DefaultFindLimit, "the most events to list")
-	cmd.Flags().StringVar(&after, "after", "", "go on behind an earlier listing")
+	flags := cmd.Flags()
+	flags.StringVar(&f.idPrefix, "id-prefix", "", "only events whose id begins with this text, in the same case")
+	flags.StringVar(&f.errorText, "error-text", "", "only events whose last error contains this text; A to Z match in both cases")
+	flags.StringSliceVar(&f.states, "status", nil, "only events of these statuses: new, retry, done, dead, waiting, or one of due, delayed, leased")
+	flags.IntVar(&f.limit, "limit", outbox.DefaultFindLimit, "the most events to list")
+	flags.IntVar(&f.maxRows, "max-rows", defaultMaxRows, "stop after a page when so many rows were looked at")
+	flags.DurationVar(&f.maxTime, "max-time", defaultMaxTime, "stop after a page when so much time is over")
+	flags.StringVar(&f.after, "after", "", "go on behind an earlier listing")
 	return cmd
 }
 
-func eventQuery(f filter, status []string, limit int, after string, now time.Time) (outbox.EventQuery, error) {
-	if err := checkCount("--limit", limit, outbox.MaxFindLimit); err != nil {
-		return outbox.EventQuery{}, err
+// query checks the flags.
+func (f *search) query(now time.Time) (q outbox.EventQuery, err error) {
+	if err := checkCount("--limit", f.limit, outbox.MaxFindLimit); err != nil {
+		return q, err
 	}
-	chosen, err := f.events(now)
-	if err != nil {
-		return outbox.EventQuery{}, err
+	if err := checkCount("--max-rows", f.maxRows, math.MaxInt32); err != nil {
+		return q, err
 	}
-	for _, name := range status {
-		s, known := statuses[strings.ToLower(name)]
-		if !known {
-			return outbox.EventQuery{}, &usageError{"--status", fmt.Sprintf("has an unknown status of %d bytes; known are new, retry, done and dead", len(name))}
-		}
-		if !slices.Contains(chosen.Statuses, s) {
-			chosen.Statuses = append(chosen.Statuses, s)
-		}
+	if f.maxTime <= 0 {
+		return q, &usageError{"--max-time", "must be longer than zero"}
 	}
-	return outbox.EventQuery{EventFilter: chosen, Limit: limit, After: after}, nil
+	if q.EventFilter, err = f.events(now); err != nil {
+		return q, err
+	}
+	q.IDPrefix, q.ErrorText, q.Limit, q.After = f.idPrefix, f.errorText, f.limit, f.after
+	if err := checkText("--id-prefix", f.idPrefix, outbox.MaxEventIDLength); err != nil {
+		return q, err
+	}
+	if err := checkText("--error-text", f.errorText, outbox.MaxErrorLength); err != nil {
+		return q, err
+	}
+	names := make([]string, len(f.states))
+	for i, name := range f.states {
+		names[i] = strings.ToUpper(name)
+	}
+	if !operjson.Choose(&q.EventFilter, names, now) {
+		return q, &usageError{"--status", fmt.Sprintf("has an unknown status, or several of which one stands alone, in a text of %d bytes; known are new, retry, done, dead and waiting, and alone due, delayed and leased", len(strings.Join(f.states, ",")))}
+	}
+	return q, nil
 }
 
-// find reads pages until they have as many events as the limit.
-func (c *client) find(ctx context.Context, q outbox.EventQuery) (rows []outbox.EventRow, next string, err error) {
-	limit := q.Limit
-	for range listPages {
-		q.Limit = limit - len(rows)
-		page, err := c.ob.FindEvents(ctx, q)
+// find reads pages until they have as many events as the limit, or a bound is reached.
+func (c *client) find(ctx context.Context, q outbox.EventQuery, maxRows int, maxTime time.Duration) (all outbox.Page[outbox.EventRow], err error) {
+	limit, began := q.Limit, time.Now()
+	for {
+		q.Limit = limit - len(all.Rows)
+		page, err := c.page(ctx, q)
 		if err != nil {
-			return nil, "", wrongAfter(err, q.After)
+			return all, wrongAfter(err, q.After)
 		}
-		rows, next = append(rows, page.Rows...), page.Next
-		if q.After = next; next == "" || len(rows) >= limit {
-			break
+		all.Rows, all.Next = append(all.Rows, page.Rows...), page.Next
+		all.Looked += page.Looked
+		all.Missing = cmp.Or(page.Missing, all.Missing)
+		q.After = page.Next
+		if page.Next == "" || len(all.Rows) >= limit || all.Looked >= maxRows || time.Since(began) >= maxTime {
+			return all, nil
 		}
 	}
-	return rows, next, nil
+}
+
+// page reads a page, within the patience.
+func (c *client) page(ctx context.Context, q outbox.EventQuery) (outbox.Page[outbox.EventRow], error) {
+	limited, cancel := context.WithTimeout(ctx, pagePatience)
+	defer cancel()
+	page, err := c.ob.FindEvents(limited, q)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("the database did not read %d rows within %s: %w", outbox.SearchLimit, pagePatience, err)
+	}
+	return page, err
 }
 
 // wrongAfter reports an --after that no listing printed. Other errors stay as they are.
@@ -108,19 +151,32 @@ func wrongAfter(err error, after string) error {
 	return err
 }
 
-func (a *app) printEvents(rows []outbox.EventRow, next string) error {
-	answer := eventListing{Events: []event{}, Next: next}
-	for i := range rows {
-		answer.Events = append(answer.Events, eventOf(&rows[i]))
+func (a *app) printEvents(page *outbox.Page[outbox.EventRow]) error {
+	answer := eventListing{Events: []event{}, Next: page.Next, Search: operjson.SearchOf(page)}
+	for i := range page.Rows {
+		answer.Events = append(answer.Events, eventOf(&page.Rows[i]))
 	}
 	err := a.print(answer, func(t *table) {
-		t.row("EVENT ID", "STATUS", "TYPE", "AGGREGATE ID", "ATTEMPTS", "DUE", "ENDED", "LISTENER", "LAST ERROR")
+		t.row("EVENT ID", "STATUS", "TYPE", "AGGREGATE ID", "ATTEMPTS", "DUE", "ENDED", "LISTENER", "LEASE", "LEASED", "LAST ERROR")
 		for _, e := range answer.Events {
-			t.row(e.EventID, e.Status, kindText(e.AggregateType, e.EventType), short(e.AggregateID), e.Attempts, e.AvailableAt, e.EndedAt, short(e.Listener), short(e.LastError))
+			t.row(e.EventID, e.Status, kindText(e.AggregateType, e.EventType), short(e.AggregateID), e.Attempts, e.AvailableAt, e.EndedAt, short(e.Listener), short(e.Lease), e.LeasedAt, short(e.LastError))
 		}
 	})
-	a.goOn(next)
+	if err == nil && !a.json {
+		_, _ = fmt.Fprintf(a.errOut, "Looked at %d rows; found %d.\n", page.Looked, len(page.Rows))
+		if page.Missing != nil {
+			_, _ = fmt.Fprintf(a.errOut, "This read many rows: %s.\n", printable(missingIndex(page.Missing)))
+		}
+	}
+	a.goOn(page.Next)
 	return err
+}
+
+// missingIndex is a sentence about an index. The command finds the search index itself.
+func missingIndex(m *outbox.MissingIndex) string {
+	own := *m
+	own.Option = ""
+	return own.String()
 }
 
 func kindText(aggregate outbox.AggregateType, event outbox.EventType) string {

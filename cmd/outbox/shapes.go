@@ -36,6 +36,7 @@ type eventListing struct {
 	Events []event `json:"events"`
 	// Next is the value of --after for the next page.
 	Next string `json:"next,omitempty"`
+	operjson.Search
 }
 
 func eventOf(row *outbox.EventRow) event {

@@ -102,6 +102,7 @@ func inspectBound(s *storeSuite) {
 		q := outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: statuses, AggregateType: "Rare"}}
 		first := s.page(q)
 		s.sameIDs("the first page", eventIDs(first.Rows), nil)
+		s.count("rows that the first page looked at", first.Looked, outbox.SearchLimit)
 		if q.After = first.Next; q.After == "" {
 			s.t.Fatalf("%v: the first page looked at more than %d rows", statuses, outbox.SearchLimit)
 		}

@@ -32,6 +32,7 @@ func (s *Store) FindEvents(ctx context.Context, _ outbox.DB, q outbox.EventQuery
 			break
 		}
 		place = r.place(order)
+		page.Looked++
 		if r.chosen(q.EventFilter) {
 			event := r.event()
 			event.Envelope, event.LastError = forList(event.Envelope), listedError(event.LastError)
@@ -90,12 +91,16 @@ func at(place outbox.Cursor) *memRow {
 func (r *memRow) isIn(order outbox.EventOrder, f outbox.EventFilter) bool {
 	switch order {
 	case outbox.ByDueTime:
-		return r.live() && within(r.AvailableAt, f)
+		return r.live() && within(r.AvailableAt, f) && dueWithin(r.AvailableAt, f)
 	case outbox.ByEndTime:
 		return r.Status == f.Statuses[0] && within(r.endedAt(), f)
 	default:
-		return true
+		return strings.HasPrefix(r.env.EventID, f.IDPrefix)
 	}
+}
+
+func dueWithin(at time.Time, f outbox.EventFilter) bool {
+	return within(at, outbox.EventFilter{Since: f.DueAfter, Until: f.DueBefore})
 }
 
 func within(at time.Time, f outbox.EventFilter) bool {
@@ -107,6 +112,7 @@ func (r *memRow) chosen(f outbox.EventFilter) bool {
 	return (len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) &&
 		isEmptyOr(f.EventType, r.env.EventType) && isEmptyOr(f.AggregateType, r.env.AggregateType) &&
 		isEmptyOr(f.AggregateID, r.env.AggregateID) && isEmptyOr(f.TenantID, r.env.TenantID) &&
+		f.HasTexts(r.env.EventID, listedError(r.LastError)) && (!f.Leased || r.leased()) && dueWithin(r.AvailableAt, f) &&
 		(f.Order() != outbox.ByEventID || within(r.CreatedAt, f))
 }
 

@@ -422,6 +422,13 @@ func statementsForOperators(t *testing.T, kind testdb.Kind, rec *recorder) {
 	f := outbox.EventFilter{AggregateID: "1", Statuses: []outbox.Status{outbox.StatusDone}}
 	_, err := store.FindEvents(ctx, rec, outbox.EventQuery{EventFilter: f, Limit: 10, After: outbox.ByEventID.Next(place)})
 	require.ErrorIs(t, err, errRecorded)
+	section("find leased events by their due time and error")
+	f = outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusNew, outbox.StatusRetry}, ErrorText: "e", Leased: true, DueAfter: someTime, DueBefore: someTime}
+	_, err = store.FindEvents(ctx, rec, outbox.EventQuery{EventFilter: f, Limit: 10})
+	require.ErrorIs(t, err, errRecorded)
+	section("find events by the beginning of the id: first the collation, where it matters")
+	_, err = store.FindEvents(ctx, rec, outbox.EventQuery{EventFilter: outbox.EventFilter{IDPrefix: "a"}, Limit: 10, After: outbox.ByEventID.Next(place)})
+	require.ErrorIs(t, err, errRecorded)
 	section("event")
 	_, err = store.FindEvent(ctx, rec, "a")
 	require.ErrorIs(t, err, errRecorded)

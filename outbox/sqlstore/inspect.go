@@ -91,7 +91,11 @@ func (s *Store) event(r *found) outbox.EventRow {
 // FindEvents implements [outbox.Store]. FindEvents reads a few rows at first, and then four times
 // as many with each statement, until the page is full or SearchLimit rows were read.
 func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuery) (outbox.Page[outbox.EventRow], error) {
-	w := s.walkOf(q.EventFilter)
+	prefix, err := s.prefixWalk(ctx, db, q.IDPrefix)
+	if err != nil {
+		return outbox.Page[outbox.EventRow]{}, err
+	}
+	w := s.walkOf(q.EventFilter, prefix)
 	place, err := w.order.After(q.After)
 	if err != nil {
 		return outbox.Page[outbox.EventRow]{}, err
@@ -124,7 +128,8 @@ func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuer
 			} else {
 				unplaced = 0
 			}
-			if !r.lastError.Valid {
+			page.Looked++
+			if !r.lastError.Valid || !w.filter.HasTexts(r.id, r.lastError.String) {
 				continue // the filter does not choose the row
 			}
 			page.Rows = append(page.Rows, s.event(r))
@@ -133,7 +138,7 @@ func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuer
 			return page, nil
 		}
 		if left -= n; left == 0 {
-			page.Next = next()
+			page.Next, page.Missing = next(), s.missingIndex(w)
 			return page, nil
 		}
 	}

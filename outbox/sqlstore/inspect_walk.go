@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -19,6 +18,8 @@ type walk struct {
 	order  outbox.EventOrder
 	// search: along the index of WithSearchIndex.
 	search bool
+	// prefix: how the walk finds the ids that begin with a text.
+	prefix prefixWalk
 	// time is the column that Since and Until compare. inOrder: the walk is in the order of this
 	// column.
 	time    string
@@ -28,9 +29,9 @@ type walk struct {
 	mysql          bool
 }
 
-func (s *Store) walkOf(f outbox.EventFilter) walk {
-	w := walk{filter: f, order: f.Order(), time: "created_at", mysql: s.d.name == "mysql"}
-	if slices.Contains(s.indexes, "search") && f.AggregateID != "" {
+func (s *Store) walkOf(f outbox.EventFilter, prefix prefixWalk) walk {
+	w := walk{filter: f, order: f.Order(), prefix: prefix, time: "created_at", mysql: s.d.name == "mysql"}
+	if s.hasOption("search") && f.AggregateID != "" && !prefix.isIndexed() {
 		w.order, w.search = outbox.ByEventID, true
 	}
 	var statuses []string
@@ -55,7 +56,7 @@ func (s *Store) walkOf(f outbox.EventFilter) walk {
 		dated, undated := s.timeParts(w.time, status)
 		w.parts, w.undated = append(w.parts, dated), append(w.undated, undated...)
 	}
-	if !f.Since.IsZero() {
+	if !f.Since.IsZero() || w.time == "available_at" && !f.DueAfter.IsZero() {
 		w.undated = nil
 	}
 	return w
@@ -165,6 +166,8 @@ func (q *query) walk(s *Store, w walk, part timePart, after outbox.Cursor) *quer
 		// planner may then read the table in that order.
 		q.add(" AND aggregate_id >= ").arg(w.filter.AggregateID).add(" AND aggregate_id <= ").arg(w.filter.AggregateID)
 		return q.idBelow(after).add(" ORDER BY aggregate_id DESC, event_id DESC LIMIT ")
+	case w.prefix.isIndexed():
+		return q.prefixed(w, after)
 	default:
 		return q.idBelow(after).add(" ORDER BY event_id DESC LIMIT ")
 	}
@@ -201,14 +204,23 @@ func (q *query) idBelow(after outbox.Cursor) *query {
 
 // between writes the condition for the time.
 func (q *query) between(w walk) *query {
-	bound := func(at time.Time, operator string) {
-		if !at.IsZero() {
-			q.add(" AND ", w.time, operator).time(at)
-		}
+	if q.span(w.time, w.filter.Since, w.filter.Until); w.time == "available_at" {
+		q.dueSpan(w)
 	}
-	bound(w.filter.Since, " >= ")
-	bound(w.filter.Until, " < ")
 	return q
+}
+
+// dueSpan writes the condition for the time at which events are due.
+func (q *query) dueSpan(w walk) { q.span("available_at", w.filter.DueAfter, w.filter.DueBefore) }
+
+// span writes the condition for a time from since on, and before until.
+func (q *query) span(column string, since, until time.Time) {
+	if !since.IsZero() {
+		q.add(" AND ", column, " >= ").time(since)
+	}
+	if !until.IsZero() {
+		q.add(" AND ", column, " < ").time(until)
+	}
 }
 
 // chosen writes the last error of a row that the filter chooses, and NULL for others.
@@ -230,6 +242,13 @@ func (q *query) chosen(w walk) *query {
 	if !w.inOrder {
 		q.between(w)
 	}
+	if w.order != outbox.ByDueTime {
+		q.dueSpan(w)
+	}
+	if f.Leased {
+		q.add(" AND locked_at IS NOT NULL")
+	}
+	q.texts(w)
 	return q.add(" THEN COALESCE(", shownError, ", ", q.d.emptyText(), ") END")
 }
 

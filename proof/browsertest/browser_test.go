@@ -17,7 +17,7 @@ import (
 
 func contains(body, text string) bool { return strings.Contains(body, text) }
 
-var everyPage = []string{"", "events", "events?status=DEAD", "event?id=refused-0", "event?id=retried", "dead", "letters", "steering", "event?id=none", "action?id=none"}
+var everyPage = []string{"", "events", "events?status=DEAD", "events?id=re&error_text=r", "event?id=refused-0", "event?id=retried", "dead", "letters", "steering", "event?id=none", "action?id=none"}
 
 // contrast lists the texts whose contrast to what is behind them is below 4.5.
 const contrast = `(() => {

@@ -37,7 +37,7 @@ func TestPagesAreFastWithManyRows(t *testing.T) {
 	pages := []string{
 		"", "events", "events?status=WAITING", "events?status=DONE", "events?status=DEAD", "events?status=RETRY",
 		"events?event_type=Type3", "events?event_type=None", "events?aggregate_id=500", "events?tenant_id=tenant-7&status=DONE", "events?tenant_id=none&status=DEAD",
-		"events?since=2000-01-01&until=2000-01-02", "event?id=000000000100", "event?id=none",
+		"events?since=2000-01-01&until=2000-01-02", "events?id=0000001", "events?id=none", "events?error_text=warehouse", "events?error_text=none", "events?status=LEASED", "event?id=000000000100", "event?id=none",
 		"dead", "letters", "letters?event_type=None", "letters?tenant_id=tenant-0", group, "steering",
 	}
 	for _, start := range []string{"events", "events?status=DONE", "letters"} { // deep pages

@@ -80,6 +80,30 @@ func pending(ctx context.Context, ob *outbox.Outbox) error {
 	}
 }
 
+func Example_search() {
+	check(refused(context.Background(), newShop()))
+	// Output:
+	// looked at 1 rows
+}
+
+// refused prints the events that failed because a connection was refused.
+func refused(ctx context.Context, ob *outbox.Outbox) error {
+	page, err := ob.FindEvents(ctx, outbox.EventQuery{EventFilter: outbox.EventFilter{
+		Statuses: []outbox.Status{outbox.StatusNew, outbox.StatusRetry}, ErrorText: "connection refused",
+	}})
+	if err != nil {
+		return err
+	}
+	for _, row := range page.Rows {
+		fmt.Println(row.EventID, row.Attempts, row.AvailableAt, row.LastError, row.Lease)
+	}
+	fmt.Println("looked at", page.Looked, "rows")
+	if page.Missing != nil {
+		fmt.Println(page.Missing) // the index that would have made it quick
+	}
+	return nil
+}
+
 func Example_nodes() {
 	check(delivery(context.Background(), newShop()))
 	// Output:

@@ -15,10 +15,10 @@ import (
 // for some modes.
 var readBy = map[string]string{"due": "every poll", "done": "purging", "dead": "dead letters and purging"}
 
-// optional are the indexes that an option of the store adds.
+// optional are the indexes that an option of the store adds, and the index that a search proposes.
 var optional = map[string]string{
 	"age": "purging in WriterOnly", "key": "OrderedByKey", "tenant": "Claim.TenantsInTurn", "search": "finding the events of an aggregate",
-	"unique": "unique keys of events",
+	"unique": "unique keys of events", "prefix": "finding events by the beginning of their ids",
 }
 
 // indexes compares the table's indexes with the indexes of the schema.
