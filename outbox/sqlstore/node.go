@@ -24,6 +24,7 @@ type nodeRow struct {
 	Hot      int       `json:"hot"`
 	Cold     int       `json:"cold"`
 	Leases   int       `json:"leases,omitzero"`
+	Totals   *totals   `json:"totals,omitempty"`
 	// The kinds are pairs of aggregate type and event type.
 	Kinds   [][2]string `json:"kinds,omitzero"`
 	Unheard [][2]string `json:"unheard,omitempty"`
@@ -31,11 +32,19 @@ type nodeRow struct {
 	For int64 `json:"for"`
 }
 
+// totals are an [outbox.Totals].
+type totals struct {
+	Written   int64   `json:"written"`
+	Delivered int64   `json:"delivered"`
+	Failed    int64   `json:"failed"`
+	Latencies []int64 `json:"latencies,omitempty"`
+}
+
 // Announce implements [outbox.Store].
 func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d time.Duration) error {
 	const what = "reporting a node"
 	value, err := json.Marshal(nodeRow{
-		node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, node.Leases,
+		node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, node.Leases, (*totals)(node.Totals),
 		pairsOf(node.Kinds), pairsOf(node.Unheard), d.Microseconds(),
 	})
 	if err != nil {
@@ -161,6 +170,7 @@ func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outb
 			return nil
 		}
 		node.Mode, node.Started, node.LastPoll, node.HotDepth, node.ColdDepth = report.Mode, report.Started, report.LastPoll, report.Hot, report.Cold
+		node.Totals = (*outbox.Totals)(report.Totals)
 		node.Kinds, node.Unheard = kindsOf(report.Kinds), kindsOf(report.Unheard)
 		if !expires.IsZero() {
 			node.SeenAt = expires.Add(-time.Duration(report.For) * time.Microsecond)
