@@ -205,7 +205,7 @@ func (s *series) chart(id, title string, lines []chartLine, marks []shownMark) m
 		}))
 }
 
-// times are those of the axis: every ten minutes, except at the edges.
+// times are the times of the axis: every ten minutes, except at the edges.
 func (s *series) times() (list []time.Time) {
 	const edge = 2 * time.Minute
 	for t := s.from.Truncate(10 * time.Minute); !t.After(s.to.Add(-edge)); t = t.Add(10 * time.Minute) {
@@ -280,7 +280,7 @@ func (s *series) shownMarks() (list []shownMark) {
 	return list
 }
 
-// marksList says what the numbers in the charts are. If many processes started or stopped, the other
+// marksList explains the numbers in the charts. If many processes started or stopped, the other
 // marks come first.
 func marksList(marks []shownMark) markup {
 	const most = 5

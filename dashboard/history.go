@@ -36,7 +36,7 @@ type history struct {
 	audit  []mark                         // of the audit log, as a page last read it
 }
 
-// point is what a sample leaves in the history.
+// point is a sample in the history.
 type point struct {
 	at            time.Time
 	up            time.Duration // the time by a clock that does not step
@@ -198,7 +198,7 @@ func (h *history) markNode(n *outbox.Node, before *nodeSeen, known bool, at time
 	}
 }
 
-// markPauses marks the pauses by listeners. Those by operators are in the audit log.
+// markPauses marks the pauses by listeners. The audit log has the pauses by operators.
 func (h *history) markPauses(list []outbox.Pause, at time.Time) {
 	paused := map[outbox.EventKind]time.Time{}
 	for i := range list {
@@ -254,8 +254,7 @@ func (h *history) latest() int64 {
 	return h.points[len(h.points)-1].at.UnixMilli()
 }
 
-// series are the samples from a time on, for all processes or for one of them, and what happened
-// meanwhile.
+// series are the samples and the marks of an hour, for all processes or for a single process.
 type series struct {
 	from, to time.Time
 	node     string   // empty: all processes
@@ -264,7 +263,7 @@ type series struct {
 	marks    []mark   // in the order of time
 }
 
-// between returns what the history knows of the hour before a time.
+// between returns the samples and the marks of the hour before a time.
 func (h *history) between(to time.Time, node string) *series {
 	h.mu.Lock()
 	defer h.mu.Unlock()
