@@ -215,7 +215,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		"/shop/letters?limit=7":                          "&#34;limit&#34; is unknown",
 		"/shop/letters?group=" + long:                    "&#34;group&#34; is 200 characters long",
 		"/shop/events?id=a&status=DEAD":                  "&#34;status&#34; is given, and id too",
-		"/shop/steering?y=1":                                     "this page takes no parameters.",
+		"/shop/steering?y=1":                             "this page takes no parameters.",
 		"/shop/steering?x":                               "&#34;x&#34; is unknown",
 		"/shop/dead?x":                                   "&#34;x&#34; is unknown",
 		"/shop/live?x":                                   "&#34;x&#34; is unknown",

@@ -175,16 +175,19 @@ func short(v float64) string {
 
 // across is the place of a time, in percent of the width.
 func (s *series) across(t time.Time) string {
-	return fmt.Sprintf("%.2f%%", 100*t.Sub(s.from).Seconds()/historySpan.Seconds())
+	return fmt.Sprintf("%.2f%%", 100*t.Sub(s.left).Seconds()/s.to.Sub(s.left).Seconds())
 }
 
 // chart writes a chart as SVG.
 func (s *series) chart(id, title string, lines []chartLine, marks []shownMark) markup {
 	ticks := axis(s.most(lines), id == "stocks")
 	top := ticks[len(ticks)-1]
+	height := func(v float64) string { return fmt.Sprintf("%.1f", plotTop+plotHeight*(1-v/top)) }
 	grid := each(ticks, func(v float64) markup {
-		y := plotTop + plotHeight*(1-v/top)
-		return tags(`<line class="grid" x1="0" x2="100%" y1="{}" y2="{}"></line><text class="tick" x="2" y="{}">{}</text>`, y, y, y-3, short(v))
+		return tags(`<line class="grid" x1="0" x2="100%" y1="{}" y2="{}"></line>`, height(v), height(v))
+	})
+	values := each(ticks, func(v float64) markup {
+		return tags(`<text class="tick" x="2" y="{}" dy="-3">{}</text>`, height(v), short(v))
 	})
 	bottom := plotTop + plotHeight
 	times := each(s.times(), func(t time.Time) markup {
@@ -196,20 +199,28 @@ func (s *series) chart(id, title string, lines []chartLine, marks []shownMark) m
 			choose(m.bad, " bad", ""), s.across(m.at), s.across(m.at), bottom, choose(m.bad, " bad", ""), s.across(m.at), m.number)
 	})
 	return tags(`<figure class="chart"><svg id="{}" role="img" aria-labelledby="{}-caption" width="100%" height="{}">{}{}{}
-<svg x="0" y="{}" width="100%" height="{}" viewBox="0 0 3600 100" preserveAspectRatio="none">{}</svg></svg>
+<svg x="0" y="{}" width="100%" height="{}" viewBox="0 0 {} 100" preserveAspectRatio="none">{}</svg>{}</svg>
 <figcaption id="{}-caption">{}: {}. Times in <span class="zone">UTC</span>.</figcaption></figure>
-`, id, id, bottom+chartFoot, grid, times, verticals, plotTop, plotHeight,
-		each(lines, func(l chartLine) markup { return s.line(l, top) }),
+`, id, id, bottom+chartFoot, grid, times, verticals, plotTop, plotHeight, int(s.to.Sub(s.left).Seconds()),
+		each(lines, func(l chartLine) markup { return s.line(l, top) }), values,
 		id, title, each(lines, func(l chartLine) markup {
 			return tags(`{}<span class="key {}">{}</span>`, when(l.name != lines[0].name, `, `), l.name, l.name)
 		}))
 }
 
-// times are the times of the axis: every ten minutes, except at the edges.
+// times are the times of the axis, at round minutes, except at the edges.
 func (s *series) times() (list []time.Time) {
-	const edge = 2 * time.Minute
-	for t := s.from.Truncate(10 * time.Minute); !t.After(s.to.Add(-edge)); t = t.Add(10 * time.Minute) {
-		if !t.Before(s.from.Add(edge)) {
+	span := s.to.Sub(s.left)
+	step := 10 * time.Minute
+	switch {
+	case span <= 15*time.Minute:
+		step = 2 * time.Minute
+	case span <= 35*time.Minute:
+		step = 5 * time.Minute
+	}
+	edge := span / 30
+	for t := s.left.Truncate(step); !t.After(s.to.Add(-edge)); t = t.Add(step) {
+		if !t.Before(s.left.Add(edge)) {
 			list = append(list, t)
 		}
 	}
@@ -237,7 +248,7 @@ func (s *series) line(l chartLine, top float64) markup {
 		}
 		if known {
 			y := min(max(100-100*v/top, 0), 100)
-			points = append(points, fmt.Sprintf("%.0f,%.1f", p.at.Sub(s.from).Seconds(), y))
+			points = append(points, fmt.Sprintf("%.0f,%.1f", p.at.Sub(s.left).Seconds(), y))
 		}
 	}
 	end()
@@ -264,7 +275,7 @@ func (m mark) many() int {
 
 // shownMarks are the latest marks, in the order of time.
 func (s *series) shownMarks() (list []shownMark) {
-	const near = 2 * time.Minute // numbers that are closer would cover each other on a phone
+	near := s.to.Sub(s.left) / 30 // numbers that are closer would cover each other on a phone
 	for _, m := range s.marks {
 		if len(list) == 0 || m.at.Sub(list[len(list)-1].at) >= near {
 			list = append(list, shownMark{at: m.at})

@@ -20,6 +20,7 @@ const (
 	historyPoints = 400                    // more than fit into the span
 	historyNodes  = 32                     // processes that have rates of their own
 	historyMarks  = 100
+	chartSpan     = 10 * time.Minute // a chart shows that much at least, and the span at most
 	// historyRest is how many times as long as it took the sampler rests after a read, so that samples in
 	// the background take about a hundredth of one connection's time.
 	historyRest    = 100
@@ -257,10 +258,11 @@ func (h *history) latest() int64 {
 // series are the samples and the marks of an hour, for all processes or for a single process.
 type series struct {
 	from, to time.Time
-	node     string   // empty: all processes
-	nodes    []string // that have rates of their own
-	points   []point  // all is of the node
-	marks    []mark   // in the order of time
+	left     time.Time // where the charts begin
+	node     string    // empty: all processes
+	nodes    []string  // that have rates of their own
+	points   []point   // all is of the node
+	marks    []mark    // in the order of time
 }
 
 // between returns the samples and the marks of the hour before a time.
@@ -290,6 +292,13 @@ func (h *history) between(to time.Time, node string) *series {
 		}
 	}
 	slices.SortStableFunc(s.marks, func(a, b mark) int { return a.at.Compare(b.at) })
+	s.left = s.to.Add(-chartSpan)
+	if len(s.points) > 0 && s.points[0].at.Before(s.left) {
+		s.left = s.points[0].at
+	}
+	if len(s.marks) > 0 && s.marks[0].at.Before(s.left) {
+		s.left = s.marks[0].at
+	}
 	return s
 }
 

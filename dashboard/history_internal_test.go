@@ -236,7 +236,7 @@ func TestStartsDeathsAndPausesAreMarked(t *testing.T) {
 
 func TestMarksThatAreCloseHaveOneNumber(t *testing.T) {
 	t.Parallel()
-	s := &series{from: noon.Add(-historySpan), to: noon}
+	s := &series{from: noon.Add(-historySpan), left: noon.Add(-historySpan), to: noon}
 	for i := range 60 {
 		what := "start"
 		if i == 57 {
@@ -277,7 +277,7 @@ func TestAGapIsNoLine(t *testing.T) {
 	r.stats.Pending = 4
 	r.sample()
 	lines := string(r.between(r.at(), "").line(stockLines[0], 4))
-	from := 3600 - int(r.at().Sub(noon).Seconds())
+	from := 600 - int(r.at().Sub(noon).Seconds())
 	require.Equal(t, fmt.Sprintf(`<polyline class="pending" points="%d,100.0 %d,100.0 %d,100.0 %d,100.0"></polyline>`+
 		`<polyline class="pending" points="%d,100.0 %d,100.0"></polyline><polyline class="pending" points="%d,0.0 %d,0.0"></polyline>`,
 		from, from+10, from+20, from+40, from+70, from+70, from+180, from+180), lines)
@@ -288,6 +288,35 @@ func TestAGapIsNoLine(t *testing.T) {
 		h.add(noon.Add(at), at, time.Minute, &outbox.Stats{}, nil)
 	}
 	require.Equal(t, 1, strings.Count(string(h.between(noon.Add(time.Hour), "").line(stockLines[0], 1)), "<polyline"))
+}
+
+func TestTheTimesOfTheAxisAreRound(t *testing.T) {
+	t.Parallel()
+	for span, want := range map[time.Duration]string{
+		time.Second:      "11:54 11:56 11:58 12:00 12:02",
+		20 * time.Minute: "11:45 11:50 11:55 12:00",
+		time.Hour:        "11:10 11:20 11:30 11:40 11:50 12:00",
+	} {
+		now := noon.Add(150 * time.Second)
+		r := recorder{}
+		for _, at := range []time.Time{now.Add(-span), now.Add(-time.Second)} {
+			r.add(at, at.Sub(now), historyEvery, &outbox.Stats{}, nil)
+		}
+		s := r.between(now, "")
+		var texts []string
+		for _, at := range s.times() {
+			texts = append(texts, at.Format("15:04"))
+			require.NotContains(t, s.across(at), "-")
+		}
+		require.Equal(t, want, strings.Join(texts, " "), span)
+	}
+	r := recorder{} // a mark of the audit log is older than the samples
+	r.took([]outbox.AuditEntry{{At: noon.Add(-50 * time.Minute)}})
+	r.sample()
+	s := r.between(noon, "")
+	require.Equal(t, noon.Add(-50*time.Minute), s.left)
+	require.Equal(t, "0.00%", s.across(s.marks[0].at))
+	require.Equal(t, "100.00%", s.across(noon))
 }
 
 func TestTicksAreRound(t *testing.T) {

@@ -4,7 +4,7 @@
 
 const localize = (root) => {
   const zone = new Intl.DateTimeFormat(undefined, { timeZoneName: "short" }).formatToParts(new Date()).find((part) => part.type === "timeZoneName");
-  const clock = (at, options) => at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", ...options });
+  const clock = (at, options) => at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...options });
   for (const time of root.querySelectorAll("time")) {
     const at = new Date(time.dateTime);
     if (isNaN(at)) continue;
@@ -18,7 +18,7 @@ const localize = (root) => {
       time.title = local + " (" + time.title + ")";
     }
   }
-  for (const text of root.querySelectorAll("text[data-at]")) text.textContent = clock(new Date(text.dataset.at), { hourCycle: "h23" });
+  for (const text of root.querySelectorAll("text[data-at]")) text.textContent = clock(new Date(text.dataset.at));
   if (zone) for (const name of root.querySelectorAll(".zone")) name.textContent = zone.value;
 };
 localize(document);
