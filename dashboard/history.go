@@ -104,7 +104,7 @@ func (h *history) add(at time.Time, up, rest time.Duration, stats *outbox.Stats,
 		before, known := h.nodes[n.Owner]
 		now := nodeSeen{Node: *n}
 		now.Kinds, now.Unheard = nil, nil
-		if n.Live && known {
+		if known {
 			now.flow = flowOf(&before, n)
 		}
 		seen[n.Owner] = now
