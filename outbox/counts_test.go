@@ -40,7 +40,7 @@ func TestANodeReportsWhatItWroteDeliveredAndFailed(t *testing.T) {
 		require.EqualValues(t, 3, got.Latencies[i])
 		require.GreaterOrEqual(t, outbox.LatencyBound(i), 100*time.Millisecond)
 		require.Less(t, outbox.LatencyBound(i-1), 100*time.Millisecond)
-		require.Same(t, reported, e.Outbox.Metrics(), "the metrics are those of the config")
+		require.Same(t, reported, e.Metrics(), "the metrics are those of the config")
 		require.Equal(t, 3, int(reported.delivered), "and get the calls")
 		require.NoError(t, e.Close(context.Background()))
 	})

@@ -164,7 +164,11 @@ func take(ctx, tab context.Context, url string, shot *shot, db *sql.DB) ([]byte,
 	if _, err := chromedp.Call(tab, emulation.SetEmulatedMedia, media); err != nil {
 		return nil, err
 	}
-	if err := chromedp.Do(tab, chromedp.EmulateViewport(shot.width, 844), chromedp.Navigate(url+shot.page)); err != nil {
+	height := int64(844)
+	if shot.page == "" {
+		height = 1500 // with the charts
+	}
+	if err := chromedp.Do(tab, chromedp.EmulateViewport(shot.width, height), chromedp.Navigate(url+shot.page)); err != nil {
 		return nil, err
 	}
 	if shot.press != "" {
