@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -416,15 +417,13 @@ func TestQuantilesAreBetweenTheBounds(t *testing.T) {
 // failingStore answers the reads of the sampler, or does not.
 type failingStore struct {
 	*outboxtest.Store
-	stats, fails int
-	slow         time.Duration
+	stats, fails, slow atomic.Int64 // slow: how long a read takes
 }
 
 func (s *failingStore) Stats(ctx context.Context, db outbox.DB, now time.Time, paused []outbox.EventKind) (outbox.StoreStats, error) {
-	s.stats++
-	time.Sleep(s.slow)
-	if s.fails > 0 {
-		s.fails--
+	s.stats.Add(1)
+	time.Sleep(time.Duration(s.slow.Load()))
+	if s.fails.Add(-1) >= 0 {
 		return outbox.StoreStats{}, errors.New("no database")
 	}
 	return s.Store.Stats(ctx, db, now, paused)
@@ -451,23 +450,23 @@ func TestTheSamplerReadsWithoutViewers(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		require.Len(t, h.points, 6)
-		require.Equal(t, 6, store.stats)
+		require.EqualValues(t, 6, store.stats.Load())
 		d.EndStreams()
 		time.Sleep(time.Minute)
-		require.Equal(t, 6, store.stats, "EndStreams ends the sampler")
+		require.EqualValues(t, 6, store.stats.Load(), "EndStreams ends the sampler")
 	})
 	sampling("until the outbox closes", func(t *testing.T, _ *Dashboard, ob *outbox.Outbox, store *failingStore, _ *history) {
 		time.Sleep(11 * time.Second)
 		require.NoError(t, ob.Close(context.WithoutCancel(t.Context())))
 		time.Sleep(time.Minute)
-		require.Equal(t, 1, store.stats, "Close of the outbox ends the sampler")
+		require.EqualValues(t, 1, store.stats.Load(), "Close of the outbox ends the sampler")
 	})
 	sampling("not while pages are live", func(t *testing.T, d *Dashboard, _ *outbox.Outbox, store *failingStore, h *history) {
 		_, leave := d.samplers["shop"].watch() // reads every two seconds
 		_, leaveToo := d.samplers["shop"].watch()
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
-		require.Equal(t, 31, store.stats, "no more reads than for one live overview")
+		require.EqualValues(t, 31, store.stats.Load(), "no more reads than for one live overview")
 		require.Len(t, h.points, 7)
 		leave()
 		leaveToo()
@@ -476,16 +475,16 @@ func TestTheSamplerReadsWithoutViewers(t *testing.T) {
 		require.Len(t, h.points, 13, "it goes on without viewers")
 	})
 	sampling("errors", func(t *testing.T, _ *Dashboard, _ *outbox.Outbox, store *failingStore, h *history) {
-		store.fails = 3
+		store.fails.Store(3)
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		require.Len(t, h.points, 3, "errors leave a gap")
 	})
 	sampling("a slow database", func(t *testing.T, _ *Dashboard, _ *outbox.Outbox, store *failingStore, h *history) {
-		store.slow = time.Second
+		store.slow.Store(int64(time.Second))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		require.Equal(t, 6, store.stats, "a hundredth of the time")
+		require.EqualValues(t, 6, store.stats.Load(), "a hundredth of the time")
 		require.Equal(t, 100*time.Second, h.points[1].rest)
 		require.True(t, h.points[2].follows(&h.points[1]))
 	})
