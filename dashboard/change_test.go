@@ -217,7 +217,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		"/shop/events?status=due":                        "&#34;status&#34; must be WAITING, DUE, DELAYED, LEASED, NEW, RETRY, DONE, DEAD",
 		"/shop/events?id=" + long:                        "&#34;id&#34; is 200 characters long; the limit is 36",
 		"/shop/events?error_text=" + long + "x":          "&#34;error_text&#34; is 201 characters long; the limit is 200",
-		"/shop/?y=1":                                     "this page takes no parameters.",
+		"/shop/steering?y=1":                             "this page takes no parameters.",
 		"/shop/steering?x":                               "&#34;x&#34; is unknown",
 		"/shop/dead?x":                                   "&#34;x&#34; is unknown",
 		"/shop/live?x":                                   "&#34;x&#34; is unknown",
@@ -290,6 +290,7 @@ func memorySite(t *testing.T, store interface {
 	change(&config)
 	s.page, err = dashboard.New(config)
 	require.NoError(t, err)
+	t.Cleanup(s.page.EndStreams)
 	s.handler = http.StripPrefix(prefix, s.page)
 	return s
 }

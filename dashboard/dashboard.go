@@ -73,7 +73,8 @@ func validName(name string) bool {
 	return name != "" && len(name) <= 64 && strings.Contains(alphanumeric, name[:1]) && strings.Trim(name, alphanumeric+"._-") == ""
 }
 
-// New makes a dashboard. The error joins an [outbox.FieldError] for each field that is wrong.
+// New makes a dashboard, and begins to read a sample of each outbox every ten seconds for the charts of the
+// overview. The reads end with [Dashboard.EndStreams], or when the outbox is closed. The error joins an [outbox.FieldError] for each field that is wrong.
 func New(config Config) (*Dashboard, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -95,7 +96,9 @@ func New(config Config) (*Dashboard, error) {
 	}
 	d.ending, d.end = context.WithCancel(context.Background())
 	for name, ob := range config.Outboxes {
-		d.samplers[name] = &sampler{outbox: ob, interval: config.Interval, timeout: config.Timeout, maxDueAge: config.MaxDueAge, viewers: map[chan sample]bool{}}
+		s := &sampler{outbox: ob, interval: config.Interval, timeout: config.Timeout, maxDueAge: config.MaxDueAge, viewers: map[chan sample]bool{}, began: time.Now()}
+		d.samplers[name] = s
+		go s.keep(d.ending)
 	}
 	return d, nil
 }
@@ -134,8 +137,9 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// EndStreams ends the live overviews, which would otherwise hold up [http.Server.Shutdown]: pass
-// EndStreams to [http.Server.RegisterOnShutdown]. Pages are not live afterwards.
+// EndStreams ends the live overviews, which would otherwise hold up [http.Server.Shutdown], and the
+// samples for the charts: pass EndStreams to [http.Server.RegisterOnShutdown]. Pages are not live
+// afterwards.
 func (d *Dashboard) EndStreams() { d.end() }
 
 // Wait waits for the replays, deletions and purges that run, or for ctx to end. Call Wait after the

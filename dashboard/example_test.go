@@ -31,6 +31,7 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
+	defer page.EndStreams() // or server.RegisterOnShutdown(page.EndStreams)
 	mux := http.NewServeMux()
 	mux.Handle("/outbox/", http.StripPrefix("/outbox", page))
 

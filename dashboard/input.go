@@ -28,7 +28,7 @@ var lengths = map[string]int{
 	"aggregate_id": outbox.MaxAggregateIDLength, "tenant_id": outbox.MaxTenantIDLength,
 	"status": 7, "since": 40, "until": 40, "after": 500, "group": 64,
 	"error_text": 200, "text": 100, "sort": 10, "typed": 20, "number": 10,
-	"action": 10, "scope": 10, "of": 10, "token": 100, "for": 20, "reason": outbox.MaxPauseReason,
+	"action": 10, "scope": 10, "of": 10, "token": 100, "for": 20, "reason": outbox.MaxPauseReason, "node": 128,
 }
 
 // filterFields select dead letters.

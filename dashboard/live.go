@@ -22,10 +22,12 @@ type sample struct {
 	At time.Time
 	verdict.Facts
 	Err error
+	// History is the time of the last sample of the history, in milliseconds.
+	History int64
 }
 
 // sampler reads samples while the overview has viewers: one set of queries in each interval, for
-// any number of viewers.
+// any number of viewers. For the history, the sampler reads every ten seconds without viewers too.
 type sampler struct {
 	outbox            *outbox.Outbox
 	interval, timeout time.Duration
@@ -34,13 +36,20 @@ type sampler struct {
 	mu      sync.Mutex
 	viewers map[chan sample]bool
 	stop    context.CancelFunc
+
+	began   time.Time
+	history history
 }
 
 func (s *sampler) read(ctx context.Context) (got sample) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	got.At = time.Now().UTC()
-	got.Facts, got.Err = verdict.Read(ctx, s.outbox, s.maxDueAge)
+	began := time.Now()
+	got.At = began.UTC()
+	if got.Facts, got.Err = verdict.Read(ctx, s.outbox, s.maxDueAge); got.Err == nil {
+		s.history.add(began, began.Sub(s.began), historyEvery, &got.Stats, got.Nodes)
+	}
+	got.History = s.history.latest()
 	return got
 }
 
@@ -90,13 +99,12 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// figures is a sample for the script: texts by the names of the places that show them, and numbers
-// for the chart.
+// figures is a sample for the script: texts by the names of the places that show them. When History
+// changes, the script loads the charts again.
 type figures struct {
 	Texts   map[string]string `json:"texts"`
 	Verdict *shownVerdict     `json:"verdict,omitempty"`
-	Due     int64             `json:"due"`
-	Done    int64             `json:"done"`
+	History int64             `json:"history"`
 	Problem string            `json:"problem,omitempty"`
 }
 
@@ -104,7 +112,7 @@ func (s *sample) figures() figures {
 	if s.Err != nil {
 		return figures{Problem: problemOf(s.Err).Title}
 	}
-	return figures{Texts: s.texts(), Verdict: showVerdict(s.Verdict()), Due: s.Stats.Due, Done: s.Throughput.Done}
+	return figures{Texts: s.texts(), Verdict: showVerdict(s.Verdict()), History: s.History}
 }
 
 // streamsOfUser is how many live overviews a user may have open, so that no user takes the streams

@@ -9,7 +9,8 @@ import (
 
 // overview shows the counts, the latest deliveries, the nodes and the pauses.
 func (p *page) overview() error {
-	if _, err := p.query(); err != nil {
+	in, err := p.query("node")
+	if err != nil {
 		return err
 	}
 	ctx, cancel := p.context()
@@ -18,10 +19,13 @@ func (p *page) overview() error {
 	if now.Err != nil {
 		return now.Err
 	}
-	return p.show(http.StatusOK, "Overview", p.overviewBody(&now))
+	if err := p.readAudit(ctx); err != nil {
+		return err
+	}
+	return p.show(http.StatusOK, "Overview", p.overviewBody(&now, in.get("node")))
 }
 
-func (p *page) overviewBody(now *sample) markup {
+func (p *page) overviewBody(now *sample, node string) markup {
 	texts := now.texts()
 	figures := each(overviewFigures, func(f figure) markup {
 		label := tags(`{}`, f.Label)
@@ -50,17 +54,16 @@ func (p *page) overviewBody(now *sample) markup {
 	return tags(`<div id="live" data-live="live">
 {}
 <dl class="figures">{}</dl>
-<figure id="chart" hidden><svg viewBox="0 0 600 120" preserveAspectRatio="none" role="img" aria-labelledby="chart-caption"><polyline class="due" points=""></polyline><polyline class="done" points=""></polyline></svg>
-<figcaption id="chart-caption"><span class="key due">due now</span> <span class="key done">delivered within a minute</span>, latest samples, at most <span id="most">0</span></figcaption></figure>
 <p>As of <span data-text="at">{}</span>, <span data-text="poll">{}</span>. <span id="state" role="status"></span> <a href="./">Reload</a></p>
 </div>
+{}
 <section aria-labelledby="paused"><h2 id="paused">Paused</h2>
 {}
 </section>
 <section aria-labelledby="nodes"><h2 id="nodes">Nodes</h2>
 {}
 </section>
-`, showVerdict(now.Verdict()).line(), figures, texts["at"], texts["poll"], paused, listed)
+`, showVerdict(now.Verdict()).line(), figures, texts["at"], texts["poll"], p.chartsBody(node), paused, listed)
 }
 
 func (p *page) nodeRow(n outbox.Node) markup {

@@ -57,7 +57,7 @@ func (p *page) ReadOnly() bool { return p.Role.May(httptx.View) && !p.Operates()
 var (
 	pages = map[string]func(p *page) error{
 		"": (*page).overview, "live": (*page).live, "events": (*page).events, "event": (*page).event, "payload": (*page).payload,
-		"dead": (*page).dead, "letters": (*page).letters, "steering": (*page).steering, "action": (*page).action, "audit": (*page).audit,
+		"dead": (*page).dead, "letters": (*page).letters, "steering": (*page).steering, "action": (*page).action, "audit": (*page).audit, "charts": (*page).charts, "history": (*page).history,
 	}
 	posts = map[string]func(p *page) error{"confirm": (*page).confirm, "act": (*page).act}
 )

@@ -23,6 +23,11 @@ func instant(t time.Time) markup {
 	return tags(`<time class="exact" datetime="{}">{} UTC</time>`, machine(t), exact(t))
 }
 
+// clock writes the time of a day in UTC. The script writes it in the browser's zone.
+func clock(t time.Time) markup {
+	return tags(`<time class="clock" datetime="{}">{}</time>`, machine(t), t.UTC().Format("15:04:05"))
+}
+
 // ago writes how long before now a time was, or how long after, with one unit.
 func ago(t, now time.Time) string {
 	switch d := now.Sub(t); {

@@ -194,6 +194,8 @@ func (b *builder) build() *Outbox {
 		db: b.DB, store: b.Store, mode: b.Mode, purge: b.Purge,
 		metrics: b.Metrics, log: b.Logger, clock: b.Clock, closed: make(chan struct{}), builder: *b,
 	}
+	o.counts = &counts{Metrics: b.Metrics}
+	b.Metrics = o.counts
 	o.ending, o.end = context.WithCancel(context.Background())
 	o.registry, _ = b.Registry.(*Registry)
 	o.announcer = newAnnouncer(b.DB, b.Store, b.Logger, b.Clock, o.node, nil)
@@ -345,7 +347,7 @@ func newPurger(b *builder, retentions func() map[EventKind]time.Duration) *purge
 func newWriter(b *builder, o *Outbox) *Writer {
 	w := &Writer{
 		store: b.Store, source: PoolOf(b.DB), hooks: slices.Clone(b.Hooks), poller: o.poller,
-		metrics: b.Metrics, log: b.Logger, clock: b.Clock, notifications: o.notifications,
+		counts: o.counts, log: b.Logger, clock: b.Clock, notifications: o.notifications,
 		requireKey: b.byKey != nil && b.byKey.RequireKey,
 	}
 	if b.dispatch != nil && !b.dispatch.PollerOnly {

@@ -200,6 +200,9 @@ type Node struct {
 	Problem string
 	// HotDepth and ColdDepth are the events in the queues of the node.
 	HotDepth, ColdDepth int
+	// Totals are the numbers that the node has counted since it started; nil: not known, because an older
+	// version does not report them.
+	Totals *Totals
 	// Kinds are the kinds of events for which the node has listeners, by aggregate type and event type;
 	// nil: not known, because their names are longer than 8 KiB together, or because the registry of the
 	// node is no [Registry].

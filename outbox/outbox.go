@@ -36,6 +36,7 @@ type Outbox struct {
 	// notifications is nil without a notifier.
 	notifications *notify.Notifications
 	metrics       Metrics
+	counts        *counts
 	clock         Clock
 	log           *slog.Logger
 	mode          Mode
@@ -234,7 +235,7 @@ func (o *Outbox) logStart() {
 
 // node is the report of this process.
 func (o *Outbox) node() Node {
-	n := Node{Owner: o.owner(), Mode: modeName(o.mode), MaxDueAges: reported(o.maxDueAges())}
+	n := Node{Owner: o.owner(), Mode: modeName(o.mode), MaxDueAges: reported(o.maxDueAges()), Totals: o.counts.totals()}
 	if !o.delivers() {
 		n.Mode = modeName(WriterOnly{})
 		return n
@@ -361,6 +362,10 @@ func (o *Outbox) closeNotifications(ctx context.Context) error {
 	defer cancel()
 	return o.notifications.Close(ctx)
 }
+
+// Closing returns a channel that is closed when [Outbox.Close] is called. Goroutines that read from the
+// outbox, such as those of package dashboard, end then.
+func (o *Outbox) Closing() <-chan struct{} { return o.ending.Done() }
 
 // Run starts the outbox, waits for ctx to end and closes the outbox. Run suits errgroups. While the
 // database cannot be reached, Run tries to start again every second until ctx ends, so a service

@@ -23,7 +23,7 @@ type Writer struct {
 	requireKey bool        // see [OrderedByKey]
 	hot        *dispatcher // nil: no hot path
 	poller     *poller     // nil: nothing is delivered
-	metrics    Metrics
+	counts     *counts
 	log        *slog.Logger
 	clock      Clock
 	// notifications are nil without a notifier.
@@ -163,6 +163,7 @@ func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope)
 		return nil, err
 	}
 	if len(p.envs) > 0 {
+		w.counts.written.Add(int64(len(p.envs)))
 		w.afterWrite(ctx, p.envs)
 	}
 	if len(p.envs) > 0 || !p.replaced.IsZero() {
@@ -343,6 +344,7 @@ func (w *Writer) enlist(scope TxScope, p *pending) error {
 
 // committed hands the events over to the hot path.
 func (w *Writer) committed(p *pending) {
+	w.counts.written.Add(int64(len(p.envs)))
 	if w.hot != nil && !w.hot.isNew() {
 		w.hot.committed(p)
 		return

@@ -2,17 +2,26 @@
 // works without it.
 "use strict";
 
-for (const time of document.querySelectorAll("time")) {
-  const at = new Date(time.dateTime);
-  if (isNaN(at)) continue;
-  const local = at.toLocaleString(undefined, { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
-  if (time.classList.contains("exact")) {
-    time.title = time.textContent;
-    time.textContent = local;
-  } else {
-    time.title = local + " (" + time.title + ")";
+const localize = (root) => {
+  const zone = new Intl.DateTimeFormat(undefined, { timeZoneName: "short" }).formatToParts(new Date()).find((part) => part.type === "timeZoneName");
+  const clock = (at, options) => at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...options });
+  for (const time of root.querySelectorAll("time")) {
+    const at = new Date(time.dateTime);
+    if (isNaN(at)) continue;
+    const local = at.toLocaleString(undefined, { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
+    if (time.classList.contains("exact")) {
+      time.title = time.textContent;
+      time.textContent = local;
+    } else if (time.classList.contains("clock")) {
+      time.textContent = clock(at, { second: "2-digit" });
+    } else {
+      time.title = local + " (" + time.title + ")";
+    }
   }
-}
+  for (const text of root.querySelectorAll("text[data-at]")) text.textContent = clock(new Date(text.dataset.at));
+  if (zone) for (const name of root.querySelectorAll(".zone")) name.textContent = zone.value;
+};
+localize(document);
 
 const closeMenus = (except) => {
   for (const menu of document.querySelectorAll("details.menu[open]")) if (menu !== except) menu.open = false;
@@ -36,16 +45,23 @@ if (every) {
 const live = document.getElementById("live");
 if (live) {
   const state = document.getElementById("state");
-  const chart = document.getElementById("chart");
-  const samples = [];
-  const draw = () => {
-    const most = Math.max(1, ...samples.flatMap((s) => [s.due, s.done]));
-    document.getElementById("most").textContent = String(most);
-    for (const name of ["due", "done"]) {
-      const points = samples.map((s, i) => (i * 600 / Math.max(1, samples.length - 1)).toFixed(1) + "," + (116 - s[name] * 112 / most).toFixed(1));
-      chart.querySelector("polyline." + name).setAttribute("points", points.join(" "));
+  let loading = false;
+  // The charts stay as they are while somebody reads their table or has the focus there.
+  const loadCharts = async (latest) => {
+    const shown = document.getElementById("history");
+    if (loading || document.hidden || shown.dataset.at === String(latest) || shown.contains(document.activeElement) || shown.querySelector("details[open]")) return;
+    loading = true;
+    try {
+      const answer = await fetch("charts" + location.search);
+      const made = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("history");
+      if (made) {
+        localize(made);
+        shown.replaceWith(made);
+      }
+    } catch { // the next sample tries again
+    } finally {
+      loading = false;
     }
-    chart.hidden = samples.length < 2;
   };
   const showVerdict = (verdict) => {
     const place = document.getElementById("verdict");
@@ -72,9 +88,7 @@ if (live) {
     showVerdict(sample.verdict);
     live.querySelector("[data-text=dead]").classList.toggle("bad", sample.texts.dead !== "0");
     state.textContent = "Live.";
-    samples.push({ due: sample.due, done: sample.done });
-    if (samples.length > 120) samples.shift();
-    draw();
+    loadCharts(sample.history);
   };
   source.onerror = () => {
     state.textContent = source.readyState === EventSource.CLOSED ? "Not live; reload to see the latest figures." : "Connecting again …";

@@ -43,7 +43,8 @@ func nodeReports(s *storeSuite) {
 	before := s.now()
 	one := outbox.Node{
 		Owner: "node-1", Mode: "multi-node", Started: suiteTime, LastPoll: suiteTime.Add(time.Second), HotDepth: 3, ColdDepth: 4,
-		Kinds: []outbox.EventKind{{AggregateType: "a/b", EventType: "<é>"}}, Unheard: []outbox.EventKind{{AggregateType: outbox.Global, EventType: "Lost"}},
+		Totals: &outbox.Totals{Written: 1 << 53, Delivered: 2, Failed: 3, Latencies: []int64{0, 2}},
+		Kinds:  []outbox.EventKind{{AggregateType: "a/b", EventType: "<é>"}}, Unheard: []outbox.EventKind{{AggregateType: outbox.Global, EventType: "Lost"}},
 		MaxDueAges: []outbox.KindAge{{Kind: outbox.EventKind{AggregateType: "a/b", EventType: "<é>"}, MaxDueAge: 24*time.Hour + time.Microsecond}},
 	}
 	two := outbox.Node{Owner: strings.Repeat("é", 112), Mode: "ordered", Started: suiteTime, Kinds: []outbox.EventKind{}} // a list that is empty is known
@@ -53,6 +54,7 @@ func nodeReports(s *storeSuite) {
 	for _, got := range s.nodes("by owner", listed(one), listed(two)) {
 		s.duringCall("the time of the report of "+got.Owner, got.SeenAt, before)
 	}
+	one.Totals = &outbox.Totals{}
 	one.HotDepth, one.LastPoll = 9, suiteTime.Add(time.Minute)
 	s.announces(one, time.Hour)
 	s.nodes("replaced", listed(one), listed(two))

@@ -174,11 +174,16 @@ func (s *Store) Announce(ctx context.Context, _ outbox.DB, node outbox.Node, d t
 		return err
 	}
 	defer s.mu.Unlock()
-	now := s.clock()
+	now, given := s.clock(), node
 	node = outbox.Node{
 		Owner: node.Owner, Mode: node.Mode, Started: node.Started.UTC(), LastPoll: node.LastPoll.UTC(),
 		HotDepth: node.HotDepth, ColdDepth: node.ColdDepth, Leases: node.Leases, SeenAt: now,
 		Kinds: slices.Clone(node.Kinds), Unheard: slices.Clone(node.Unheard), MaxDueAges: slices.Clone(node.MaxDueAges),
+	}
+	if given.Totals != nil {
+		totals := *given.Totals
+		totals.Latencies = slices.Clone(totals.Latencies)
+		node.Totals = &totals
 	}
 	s.nodes[node.Owner] = report{node, now.Add(d)}
 	for owner, r := range s.nodes {

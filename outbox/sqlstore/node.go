@@ -24,6 +24,7 @@ type nodeRow struct {
 	Hot      int       `json:"hot"`
 	Cold     int       `json:"cold"`
 	Leases   int       `json:"leases,omitzero"`
+	Totals   *totals   `json:"totals,omitempty"`
 	// The kinds are pairs of aggregate type and event type.
 	Kinds   [][2]string `json:"kinds,omitzero"`
 	Unheard [][2]string `json:"unheard,omitempty"`
@@ -39,11 +40,19 @@ type ageRow struct {
 	Age  int64     `json:"age"`
 }
 
+// totals are an [outbox.Totals].
+type totals struct {
+	Written   int64   `json:"written"`
+	Delivered int64   `json:"delivered"`
+	Failed    int64   `json:"failed"`
+	Latencies []int64 `json:"latencies,omitempty"`
+}
+
 // Announce implements [outbox.Store].
 func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d time.Duration) error {
 	const what = "reporting a node"
 	value, err := json.Marshal(nodeRow{
-		node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, node.Leases,
+		node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, node.Leases, (*totals)(node.Totals),
 		pairsOf(node.Kinds), pairsOf(node.Unheard), agesOf(node.MaxDueAges), d.Microseconds(),
 	})
 	if err != nil {
@@ -176,6 +185,7 @@ func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outb
 			return nil
 		}
 		node.Mode, node.Started, node.LastPoll, node.HotDepth, node.ColdDepth = report.Mode, report.Started, report.LastPoll, report.Hot, report.Cold
+		node.Totals = (*outbox.Totals)(report.Totals)
 		node.Kinds, node.Unheard = kindsOf(report.Kinds), kindsOf(report.Unheard)
 		for _, a := range report.MaxDueAges {
 			node.MaxDueAges = append(node.MaxDueAges, outbox.KindAge{Kind: kindsOf([][2]string{a.Kind})[0], MaxDueAge: time.Duration(a.Age) * time.Microsecond})

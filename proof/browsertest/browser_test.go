@@ -228,12 +228,11 @@ func TestTheOverviewIsLive(t *testing.T) {
 	require.Equal(t, "attention", verdict("dataset.level"))
 	require.Equal(t, "In time, but look: no process delivers, 5 events are dead.", verdict("textContent"))
 	require.Equal(t, "#nodes", verdict(`querySelector("a").getAttribute("href")`))
-	require.True(t, v.until(func() bool { return eval[bool](v, `!document.getElementById("chart").hidden`) }))
-	points := func() int {
-		return eval[int](v, `document.querySelector("polyline.done").getAttribute("points").split(" ").length`)
-	}
-	before := points()
-	require.True(t, v.until(func() bool { return points() > before }), "the chart goes on")
+	sampled := func() string { return eval[string](v, `document.getElementById("history").dataset.at`) }
+	before := sampled()
+	require.Equal(t, 2, eval[int](v, `document.querySelectorAll("#history polyline").length`), "pending and dead, from the first page on")
+	require.True(t, v.until(func() bool { return sampled() != before }), "the charts go on")
+	require.Equal(t, 2, eval[int](v, `document.querySelectorAll("#history svg[role=img]").length`))
 	require.Empty(t, eval[[]string](v, contrast))
 	v.clean("live")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 // violations lists the rules of axe that the page breaks, with the first element of each.
@@ -39,7 +40,11 @@ func TestNoPageHasAViolationOfAxe(t *testing.T) {
 	}
 	require.NoError(t, err)
 	v := open(t, sqlite(), dashtest.Shop(time.Now())...)
-	require.NoError(t, v.outbox.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "OrderPaid"}}))
+	operator := outbox.WithOperator(t.Context(), outbox.Operator{Name: "ada"})
+	require.NoError(t, v.outbox.Pause(operator, outbox.Pause{Kind: outbox.EventKind{EventType: "OrderPaid"}}))
+	for _, owner := range []string{"shop-1", "shop-3"} {
+		require.NoError(t, sqlstore.SQLite().Announce(t.Context(), v.db.DB, outbox.Node{Owner: owner, Mode: "multi-node", Started: time.Now(), Totals: &outbox.Totals{}}, time.Hour))
+	}
 	check := func(where string) {
 		v.do(chromedp.Evaluate[chromedp.Void](string(script)))
 		require.Empty(t, v.axe(), where)
@@ -52,6 +57,12 @@ func TestNoPageHasAViolationOfAxe(t *testing.T) {
 				v.to(page)
 				check(page)
 			}
+			v.to("?node=shop-3")
+			require.Equal(t, 1, eval[int](v, `document.querySelectorAll("#history .marks li").length`))
+			require.LessOrEqual(t, eval[int64](v, "document.documentElement.scrollWidth"), width)
+			eval[bool](v, `document.querySelector("#history details").open = true`)
+			check("the charts of a process, and their table")
+			require.LessOrEqual(t, eval[int64](v, "document.documentElement.scrollWidth"), width)
 			v.to("dead")
 			eval[bool](v, `document.querySelector("details.menu").open = true`)
 			check("an open menu")

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
 	"image"
@@ -104,18 +105,25 @@ func run(ctx context.Context, folder string, all bool) error {
 	if err != nil {
 		return err
 	}
-	if err := ob.Pause(ctx, outbox.Pause{Kind: outbox.EventKind{AggregateType: "Order", EventType: "OrderReminder"}}); err != nil {
+	if err := ob.Pause(outbox.WithOperator(ctx, outbox.Operator{Name: "ada"}), outbox.Pause{Kind: outbox.EventKind{AggregateType: "Order", EventType: "OrderReminder"}}); err != nil {
 		return err
 	}
-	if err := store.Announce(ctx, db, outbox.Node{
-		Owner: "shop-1", Mode: "multi-node", Started: time.Now().Add(-26 * time.Hour), LastPoll: time.Now(), HotDepth: 2,
-	}, time.Minute); err != nil {
+	if err := announce(ctx, store, db, time.Now()); err != nil {
 		return err
 	}
-	return shoot(ctx, folder, shots(all), ob, db)
+	return shoot(ctx, folder, shots(all), ob, store, db)
 }
 
-func shoot(ctx context.Context, folder string, list []shot, ob *outbox.Outbox, db *sql.DB) error {
+// announce is the report of a node that started then.
+func announce(ctx context.Context, store *sqlstore.Store, db *sql.DB, started time.Time) error {
+	n := int64(time.Since(started).Seconds())
+	return store.Announce(ctx, db, outbox.Node{
+		Owner: "shop-1", Mode: "multi-node", Started: started, LastPoll: time.Now(), HotDepth: 2,
+		Totals: &outbox.Totals{Written: 30*n + n*n/8, Delivered: 29*n + n*n/8, Failed: n * n / 400, Latencies: []int64{0, 2 * n, 0, 8 * n, 9 * n, 5 * n, 3 * n, n, 0, n}},
+	}, time.Minute)
+}
+
+func shoot(ctx context.Context, folder string, list []shot, ob *outbox.Outbox, store *sqlstore.Store, db *sql.DB) error {
 	page, err := dashboard.New(dashboard.Config{
 		Outboxes: map[string]*outbox.Outbox{"shop": ob}, Interval: 100 * time.Millisecond,
 		Access: httptx.Access{Authorize: func(*http.Request) (string, httptx.Role) { return "ada", httptx.ReadPayloads | httptx.Operate }},
@@ -131,6 +139,9 @@ func shoot(ctx context.Context, folder string, list []shot, ob *outbox.Outbox, d
 		return err
 	}
 	defer end()
+	if err := work(ctx, store, db); err != nil {
+		return err
+	}
 	for _, shot := range list {
 		file, err := take(ctx, tab, server.URL+"/shop/", &shot, db)
 		if err != nil {
@@ -153,7 +164,11 @@ func take(ctx, tab context.Context, url string, shot *shot, db *sql.DB) ([]byte,
 	if _, err := chromedp.Call(tab, emulation.SetEmulatedMedia, media); err != nil {
 		return nil, err
 	}
-	if err := chromedp.Do(tab, chromedp.EmulateViewport(shot.width, 844), chromedp.Navigate(url+shot.page)); err != nil {
+	height := int64(844)
+	if shot.page == "" {
+		height = 1500 // with the charts
+	}
+	if err := chromedp.Do(tab, chromedp.EmulateViewport(shot.width, height), chromedp.Navigate(url+shot.page)); err != nil {
 		return nil, err
 	}
 	if shot.press != "" {
@@ -162,7 +177,7 @@ func take(ctx, tab context.Context, url string, shot *shot, db *sql.DB) ([]byte,
 			return nil, err
 		}
 	}
-	if shot.page == "" { // the chart gets some samples
+	if shot.page == "" { // the overview is live
 		if err := deliver(ctx, db); err != nil {
 			return nil, err
 		}
@@ -193,6 +208,16 @@ func small(file []byte) ([]byte, error) {
 	encoder := png.Encoder{CompressionLevel: png.BestCompression}
 	err = encoder.Encode(&out, few)
 	return out.Bytes(), err
+}
+
+// work reports for two minutes, so that the charts have lines.
+func work(ctx context.Context, store *sqlstore.Store, db *sql.DB) error {
+	for started := time.Now(); time.Since(started) < 2*time.Minute; time.Sleep(5 * time.Second) {
+		if err := errors.Join(announce(ctx, store, db, started), deliver(ctx, db)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deliver adds events, due and delivered, for three seconds.
