@@ -74,7 +74,10 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 		"many kinds": {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 5, Late: []outbox.LateKind{
 				{Kind: kind, MaxDueAge: time.Second, Events: 1, OldestDueAge: 2 * time.Second},
-				{Kind: other, MaxDueAge: time.Minute, Events: 1, OldestDueAge: time.Hour}, {Kind: kind, MaxDueAge: time.Second}, {Kind: kind}, {Kind: kind},
+				{Kind: other, MaxDueAge: time.Minute, Events: 1, OldestDueAge: time.Hour},
+				{Kind: kind, MaxDueAge: time.Second},
+				{Kind: kind},
+				{Kind: kind},
 			}}},
 			verdict.Late, "Late by 1 h 0 min: 1 event of order/placed due for more than 1 s, 1 event of order/sent due for more than 1 min 0 s, 0 events of order/placed due for more than 1 s, 2 more kinds late.",
 		},
