@@ -138,6 +138,10 @@ func TestAKeyIsResumedBesideAnOpenTransaction(t *testing.T) {
 		}
 		write("7", "first")
 		write("7", "second")
+		eventually("the pause is in the table", func() bool {
+			list, err := operator.Paused(ctx)
+			return err == nil && len(list) == 1
+		})
 		eventually("the events wait", func() (waits bool) {
 			n := 0
 			_ = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM outbox_event WHERE last_error IS NOT NULL AND status = 0 AND locked_by IS NULL").Scan(&n)

@@ -218,7 +218,7 @@ var mutations = []mutation{
 	},
 	{
 		"an event in hand counts as delivered", "outbox/sqlstore/takeback.go",
-		`others("status IN (0, 2)")`, `others("status IN (2)")`, takingBack, checker.RuleTakenBack,
+		`inState("status IN (0, 2, 3)")`, `inState("status IN (2, 3)")`, takingBack, checker.RuleTakenBack,
 	},
 	{
 		"a Cancel leaves the row", "outbox/sqlstore/takeback.go",
