@@ -315,6 +315,35 @@ func TestTheAuditLogIsShown(t *testing.T) {
 	})
 }
 
+// An export has all entries, more than a page, and those since a time.
+func TestTheAuditLogIsExported(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		ob, err := outbox.New(outbox.Config{DB: s.DB.DB, Store: s.store, Mode: outbox.WriterOnly{}})
+		require.NoError(t, err)
+		ctx := outbox.WithOperator(t.Context(), outbox.Operator{Name: "anna"})
+		const many = outbox.MaxAuditLimit + 3
+		for i := range many {
+			require.NoError(t, ob.RecordChange(ctx, outbox.AuditEntry{Action: "replay", Target: fmt.Sprintf("event_id=%04d", i)}))
+		}
+		page := answer(t, s.DSN, "audit", "--limit", "10000")
+		require.Len(t, page["entries"], many)
+		require.NotContains(t, page, "next")
+		targets := map[any]bool{}
+		for _, entry := range page["entries"].([]any) {
+			targets[entry.(map[string]any)["target"]] = true
+		}
+		require.Len(t, targets, many, "each once")
+		page = answer(t, s.DSN, "audit", "--limit", fmt.Sprint(many-1))
+		require.Len(t, page["entries"], many-1)
+		require.Len(t, answer(t, s.DSN, "audit", "--after", page["next"].(string))["entries"], 1)
+		require.Len(t, answer(t, s.DSN, "audit", "--since", "1h", "--limit", "10000")["entries"], many)
+		require.Empty(t, answer(t, s.DSN, "audit", "--since", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))["entries"])
+		require.Contains(t, fails(t, 2, s.DSN, "audit", "--since", "soon"), "--since is a text of 4 bytes")
+		require.Contains(t, fails(t, 2, s.DSN, "audit", "--limit", "10001"), "from 1 to 10000")
+	})
+}
+
 func TestAChangeThatIsNotRecordedIsAWarning(t *testing.T) {
 	t.Parallel()
 	s := open(t, testdb.Open(t, testdb.Main()[2]))
