@@ -41,7 +41,7 @@ const contrast = `(() => {
 
 // unnamed lists what a screen reader could not name, and missing landmarks.
 const unnamed = `[
-	...[...document.querySelectorAll("input:not([type=hidden]), select, button, a, progress, svg")].filter((el) => !(el.labels && el.labels.length) && !el.getAttribute("aria-label") && !el.getAttribute("aria-labelledby") && !el.textContent.trim()).map((el) => el.outerHTML),
+	...[...document.querySelectorAll("input:not([type=hidden]), select, button, a, progress, :not(svg) > svg")].filter((el) => !(el.labels && el.labels.length) && !el.getAttribute("aria-label") && !el.getAttribute("aria-labelledby") && !el.textContent.trim()).map((el) => el.outerHTML),
 	...[...document.querySelectorAll("th:not([scope]), section:not([aria-labelledby]), nav:not([aria-label])")].map((el) => el.outerHTML),
 	...["main", "header", "footer", "h1", "html[lang]", "header nav"].filter((s) => document.querySelectorAll(s).length !== 1),
 ]`
