@@ -74,7 +74,8 @@ func validName(name string) bool {
 }
 
 // New makes a dashboard, and begins to read a sample of each outbox every ten seconds for the charts of the
-// overview. The reads end with [Dashboard.EndStreams], or when the outbox is closed. The error joins an [outbox.FieldError] for each field that is wrong.
+// overview. The reads end with [Dashboard.EndStreams], or when the outbox is closed. The error joins an
+// [outbox.FieldError] for each field that is wrong.
 func New(config Config) (*Dashboard, error) {
 	if err := config.validate(); err != nil {
 		return nil, err

@@ -90,14 +90,16 @@ type Rules struct {
 	// the events of the kind. It is a bound of this process, or with Fleetwide of all processes: then not
 	// more processes than KeyConcurrency deliver the kind at the same time, in turns. An event over the
 	// bound is deferred by about the time that the deliveries of the key before it take: it costs a write
-	// and no attempt, and takes the worker of no other key. The events of a key are not ordered. At most 10,000. Defaults to no bound.
+	// and no attempt, and takes the worker of no other key. The events of a key are not ordered. At most
+	// 10,000. Defaults to no bound.
 	KeyConcurrency int
 	// KeyRate is how many deliveries of the kind begin in a second for a key, retries included. It is a
 	// bound of this process, and n processes together deliver n times as many. With Fleetwide it is a bound
 	// of all processes, of which each has an equal part: a key whose events all come to one process gets
 	// only this part. Each event over the rate is deferred to the next free slot of the key: it costs a
 	// write and no attempt. A tenth of a second's deliveries, at least one in each process, may begin at
-	// once, and one more in each process: an event may come late to its slot, and the next in time. From one in a day to 1,000,000 in a second. Defaults to no bound.
+	// once, and one more in each process: an event may come late to its slot, and the next in time. From
+	// one in a day to 1,000,000 in a second. Defaults to no bound.
 	//
 	// KeyConcurrency and KeyRate are for [SingleNode] and [MultiNode], and not for a kind with a
 	// [BatchListener]. They do not bound events without an aggregate id, [Outbox.Deliver], and further
