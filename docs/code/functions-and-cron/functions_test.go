@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,9 +98,9 @@ func TestTheFunctionDeliversWhatItsRequestsWrote(t *testing.T) {
 	db := open(t)
 	ob, err := outbox.New(outbox.Config{DB: db, Store: sqlstore.SQLite(), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	delivered := 0
+	var delivered atomic.Int32 // two workers deliver at once
 	require.NoError(t, ob.Register(outbox.On("", "OrderPlaced", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
-		delivered++
+		delivered.Add(1)
 		return nil
 	}))))
 	t.Cleanup(func() { _ = ob.Close(context.Background()) })
@@ -113,12 +114,12 @@ func TestTheFunctionDeliversWhatItsRequestsWrote(t *testing.T) {
 	}
 	call("/orders")
 	call("/orders")
-	require.Zero(t, delivered)
+	require.Zero(t, delivered.Load())
 	call("/drain")
-	require.Equal(t, 2, delivered)
+	require.EqualValues(t, 2, delivered.Load())
 	call("/orders")
 	require.NoError(t, drainAll(t.Context(), ob))
-	require.Equal(t, 3, delivered)
+	require.EqualValues(t, 3, delivered.Load())
 }
 
 func TestTheProgramWakesAnotherProcess(t *testing.T) {
