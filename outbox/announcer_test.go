@@ -35,6 +35,28 @@ func nodesOf(t *testing.T, ob *outbox.Outbox) []outbox.Node {
 	return nodes
 }
 
+func TestANodeReportsTheVersionOfItsProgram(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []outbox.Mode{outbox.MultiNode{}, outbox.WriterOnly{}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := outboxtest.NewStore()
+			ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: mode, Version: "v1.2.3"})
+			require.NoError(t, err)
+			require.NoError(t, ob.Start(t.Context()))
+			synctest.Wait()
+			require.Equal(t, "v1.2.3", nodesOf(t, ob)[0].Version)
+			require.NoError(t, ob.Close(context.WithoutCancel(t.Context())))
+		})
+	}
+	for version, problem := range map[string]string{
+		strings.Repeat("é", 129): "Config.Version is 129 characters long; the limit is 128",
+		"v1\nv2":                 "Config.Version holds the control character U+000A",
+	} {
+		_, err := outbox.New(outbox.Config{DB: outboxtest.NewStore().DB(), Store: outboxtest.NewStore(), Version: version})
+		require.ErrorContains(t, err, problem)
+	}
+}
+
 func TestANodeReportsWhileItRuns(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]outbox.Mode{

@@ -33,7 +33,7 @@ const (
 type operatorKey struct{}
 
 // WithOperator returns a context that names the operator of a change. The calls of [Outbox] and
-// [DeadLetters] that pause, resume, replay, delete or purge write an entry of the audit log if their
+// [DeadLetters] that pause, resume, replay, delete, restore or purge write an entry of the audit log if their
 // context names an operator. Without an operator they write no entry: a program that replays events by
 // itself would displace the entries of people.
 func WithOperator(ctx context.Context, who Operator) context.Context {
@@ -87,6 +87,14 @@ func pauseTarget(kind EventKind, aggregateID string) string {
 		return kind.String()
 	}
 	return kind.String() + " aggregate_id=" + url.QueryEscape(aggregateID)
+}
+
+// untilTarget says when a pause ends by itself; empty: it ends with [Outbox.Resume].
+func untilTarget(until time.Time) string {
+	if until.IsZero() {
+		return ""
+	}
+	return " until=" + until.UTC().Format(time.RFC3339)
 }
 
 // target is the filter as a text. The value of the tenant is left out.

@@ -58,12 +58,15 @@ func TestChangesOfOperatorsAreRecorded(t *testing.T) {
 	require.Empty(t, audited(t, ob), "no operator")
 	ctx := outbox.WithOperator(t.Context(), outbox.Operator{Name: "anna\n", From: "10.0.0.7"})
 	require.NoError(t, ob.Pause(ctx, outbox.Pause{Kind: kind, Reason: "down"}))
+	until := time.Now().Add(time.Hour)
+	require.NoError(t, ob.Pause(ctx, outbox.Pause{Kind: kind, Until: until}))
 	require.NoError(t, ob.Resume(ctx, kind))
 	require.NoError(t, letters.Replay(ctx, "a"))
 	require.ErrorIs(t, letters.Replay(ctx, "a"), outbox.ErrNotFound)
 	_, err := letters.ReplayAll(ctx, outbox.DeadFilter{EventIDs: []string{"b"}, TenantID: "secret"}, 0)
 	require.NoError(t, err)
-	require.NoError(t, letters.Delete(ctx, "c"))
+	_, err = letters.Delete(ctx, "c")
+	require.NoError(t, err)
 	_, err = letters.DeleteAll(ctx, outbox.DeadFilter{}, 0)
 	require.NoError(t, err)
 	_, err = ob.Purge(ctx)
@@ -71,15 +74,32 @@ func TestChangesOfOperatorsAreRecorded(t *testing.T) {
 	require.Equal(t, []string{
 		"anna  10.0.0.7 purge old rows 0 ", "anna  10.0.0.7 delete event_id=c 1 ",
 		"anna  10.0.0.7 replay tenant_id=…&event_id=b 1 ", "anna  10.0.0.7 replay event_id=a 1 ",
-		"anna  10.0.0.7 resume __GLOBAL__/T 0 ", "anna  10.0.0.7 pause __GLOBAL__/T 0 down",
+		"anna  10.0.0.7 resume __GLOBAL__/T 0 ", "anna  10.0.0.7 pause __GLOBAL__/T until=" + until.UTC().Format(time.RFC3339) + " 0 ", "anna  10.0.0.7 pause __GLOBAL__/T 0 down",
 	}, audited(t, ob))
 	page, err := ob.Audit(ctx, outbox.AuditQuery{Limit: 2})
 	require.NoError(t, err)
 	require.Len(t, page.Rows, 2)
 	page, err = ob.Audit(ctx, outbox.AuditQuery{Limit: 5, After: page.Next})
 	require.NoError(t, err)
-	require.Len(t, page.Rows, 4)
+	require.Len(t, page.Rows, 5)
 	require.Empty(t, page.Next)
+}
+
+// The id of a group says nothing to who reads the audit log later.
+func TestAChangeOfAGroupIsRecordedWithItsKindAndReason(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	ob := auditedOutbox(t, store, store)
+	ctx := outbox.WithOperator(t.Context(), outbox.Operator{Name: "anna"})
+	groups, _, err := ob.DeadLetters().Groups(ctx, outbox.DeadFilter{})
+	require.NoError(t, err)
+	group := outbox.DeadFilter{Group: groups[0].ID}
+	_, err = ob.DeadLetters().DeleteAll(ctx, group, 1)
+	require.NoError(t, err)
+	page, err := ob.Audit(ctx, outbox.AuditQuery{})
+	require.NoError(t, err)
+	require.Equal(t, "group="+groups[0].ID, page.Rows[0].Target)
+	require.Equal(t, groups[0].Kind.String()+": "+groups[0].Reason, page.Rows[0].Reason)
 }
 
 func TestAChangeThatCannotBeRecordedSaysSo(t *testing.T) {
@@ -89,7 +109,8 @@ func TestAChangeThatCannotBeRecordedSaysSo(t *testing.T) {
 	ctx := outbox.WithOperator(t.Context(), outbox.Operator{Name: "anna"})
 	const text = "outbox: the change is done, but it is not recorded in the audit log: the disk is full"
 	require.EqualError(t, ob.DeadLetters().Replay(ctx, "a"), text)
-	require.EqualError(t, ob.DeadLetters().Delete(ctx, "b"), text)
+	_, err := ob.DeadLetters().Delete(ctx, "b")
+	require.EqualError(t, err, text)
 	n, err := ob.DeadLetters().ReplayAll(ctx, outbox.DeadFilter{}, 0)
 	require.ErrorIs(t, err, outbox.ErrNotRecorded)
 	require.EqualError(t, err, text)

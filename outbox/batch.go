@@ -100,7 +100,7 @@ func (l *batchListener) OnEvent(ctx context.Context, env Envelope) error {
 	if l.decode != nil {
 		var err error
 		if m.payload, err = l.decode(env); err != nil {
-			return Dead(err)
+			return undecoded(env, err)
 		}
 	}
 	if c := deliveryOf(ctx); c != nil && c.dl.batcher != nil && c.dl.batcher.l == l {

@@ -29,6 +29,7 @@ type completer struct {
 	track   *tracker
 	leases  *tableLeases
 	metrics Metrics
+	counts  *counts // metrics, unless nothing is reported
 	clock   Clock
 	byKey   bool // as in [OrderedByKey]
 	engine  engine
@@ -50,8 +51,9 @@ type engine interface {
 }
 
 func newCompleter(d *dispatcher, db DB, store Store) *completer {
+	own, _ := d.metrics.(*counts)
 	c := &completer{
-		db: db, store: store, track: d.track, leases: d.leases, metrics: d.metrics, clock: d.clock,
+		db: db, store: store, track: d.track, leases: d.leases, metrics: d.metrics, counts: own, clock: d.clock,
 		byKey: d.byKey, engine: d,
 		deaths:    logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: event is dead", Single: causeLines},
 		leaseLost: logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes were refused; the leases of their events are lost"},
@@ -383,7 +385,7 @@ func (c *completer) logLost(lost []*delivery) {
 }
 
 func (c *completer) observe(d *delivery, now time.Time) {
-	m, kind := c.metrics, d.kind()
+	m, kind, kinds, place := c.metrics, d.kind(), c.counts.ofKinds(), atomic.LoadInt32(&d.place)
 	if c.byKey {
 		c.engine.wakePoller() // for the rest of the key
 	}
@@ -396,20 +398,25 @@ func (c *completer) observe(d *delivery, now time.Time) {
 			break
 		}
 		m.Delivered(kind, now.Sub(d.env.OccurredAt))
+		kinds.count(place, false)
 	case OutcomeRetry:
 		m.Failed(kind)
+		kinds.count(place, true)
 		c.engine.dueAt(d.next)
 	case OutcomeDeferred:
 		m.Deferred(kind)
 		c.engine.dueAt(d.next)
 	case OutcomeDead:
 		m.Died(kind)
+		kinds.count(place, true)
 		c.deaths.Add(causeOfFailure(d), deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)
 	case OutcomeSplit:
 		if d.answers.done > 0 {
 			m.Delivered(kind, now.Sub(d.env.OccurredAt))
+			kinds.count(place, false)
 		}
 		for _, row := range d.rows() {
+			atomic.StoreInt32(&row.place, place)
 			c.observe(row, now)
 		}
 	case OutcomeReleased:

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -47,6 +48,10 @@ type Config struct {
 	// not deliver itself, and when the outbox closes. Nil: they find such events when
 	// they poll, at the latest after [PollOptions].Interval.
 	Notifier Notifier
+	// Version is the version of the program, for the report of this process: a single line of at most
+	// MaxVersionLength characters. Defaults to the version of the main module in the program's build
+	// information, or to the revision of the version control; empty if the program has neither.
+	Version string
 }
 
 // New makes an outbox from a copy of the config. New reports all invalid fields
@@ -105,6 +110,7 @@ func (b *builder) validate() error {
 		}
 	}
 	b.validateNotifier(&v)
+	v.line("Version", b.Version, MaxVersionLength)
 	if b.Registry == nil {
 		b.Registry = NewRegistry()
 	}
@@ -194,6 +200,7 @@ func (b *builder) build() *Outbox {
 		db: b.DB, store: b.Store, mode: b.Mode, purge: b.Purge,
 		metrics: b.Metrics, log: b.Logger, clock: b.Clock, closed: make(chan struct{}), builder: *b,
 	}
+	o.version = cmp.Or(b.Version, programVersion())
 	o.counts = &counts{Metrics: b.Metrics}
 	b.Metrics = o.counts
 	o.ending, o.end = context.WithCancel(context.Background())
@@ -214,6 +221,9 @@ func (b *builder) build() *Outbox {
 		if o.dispatcher != nil {
 			o.dispatcher.notifications = o.notifications
 		}
+	}
+	if b.dispatch != nil && b.drain == nil {
+		o.replayer = newReplayer(b, o)
 	}
 	o.writer = newWriter(b, o)
 	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, audit: o.auditor(), wake: o.Wake}
@@ -341,6 +351,14 @@ func newPurger(b *builder, retentions func() map[EventKind]time.Duration) *purge
 	}
 	p.loop = loop.New(p.run, ErrClosed)
 	return p
+}
+
+// newReplayer makes the replayer of an outbox that is started.
+func newReplayer(b *builder, o *Outbox) *replayer {
+	r := &replayer{db: b.DB, store: b.Store, log: b.Logger, asked: make(chan struct{}, 1), settled: settled, delivers: o.poller.delivers, added: o.Wake}
+	r.failing = logburst.Burst{Log: b.Logger, Level: slog.LevelWarn, Message: "outbox: a replay of delivered events failed; trying again", Ended: "outbox: the replays of delivered events go on"}
+	r.loop = loop.New(r.run, ErrClosed)
+	return r
 }
 
 // newWriter makes the writer of an outbox.

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -20,6 +21,15 @@ type Totals struct {
 	// the number of events that took at most [LatencyBound](i), and longer than the bound before it. Zeros
 	// at the end are left out.
 	Latencies []int64
+	// Kinds are the deliveries of kinds, for at most 50 kinds with the most deliveries whose names have
+	// room in 4 KiB. Kinds whose listeners are not in a [Registry] are left out.
+	Kinds []KindTotals
+}
+
+// KindTotals are the deliveries of a kind that a process has counted since it started.
+type KindTotals struct {
+	Kind              EventKind
+	Delivered, Failed int64 // as in [Totals]
 }
 
 // latencyCounts is the number of counts of Totals.Latencies: the last bound is 26 hours.
@@ -44,6 +54,65 @@ type counts struct {
 	Metrics                    // of the user
 	written, delivered, failed atomic.Int64
 	latencies                  [latencyCounts]atomic.Int64
+	kinds                      atomic.Pointer[kindCounts] // nil until the start
+}
+
+// kindCounts are the counts of the kinds in a registry, by their places. A delivery knows the place of
+// the kind from the look-up of the listener, so counting needs no other.
+type kindCounts struct {
+	kinds             []EventKind
+	delivered, failed []atomic.Int64
+}
+
+func newKindCounts(kinds []EventKind) *kindCounts {
+	return &kindCounts{kinds: kinds, delivered: make([]atomic.Int64, len(kinds)), failed: make([]atomic.Int64, len(kinds))}
+}
+
+// ofKinds are the counts of kinds, or nil.
+func (c *counts) ofKinds() *kindCounts {
+	if c == nil {
+		return nil
+	}
+	return c.kinds.Load()
+}
+
+// count counts a delivery for the kind at a place, which is 1 for the first kind.
+func (c *kindCounts) count(place int32, failed bool) {
+	switch i := int(place) - 1; {
+	case c == nil || i < 0 || i >= len(c.kinds):
+	case failed:
+		c.failed[i].Add(1)
+	default:
+		c.delivered[i].Add(1)
+	}
+}
+
+// Bounds of the kinds in a report.
+const (
+	maxKindTotals     = 50
+	maxKindTotalNames = 4 << 10 // bytes
+)
+
+// totals are the kinds with the most deliveries.
+func (c *kindCounts) totals() (list []KindTotals) {
+	if c == nil {
+		return nil
+	}
+	for i, kind := range c.kinds {
+		if t := (KindTotals{kind, c.delivered[i].Load(), c.failed[i].Load()}); t.Delivered+t.Failed > 0 {
+			list = append(list, t)
+		}
+	}
+	slices.SortFunc(list, func(a, b KindTotals) int {
+		return cmp.Or(cmp.Compare(b.Delivered+b.Failed, a.Delivered+a.Failed), cmp.Compare(a.Kind.String(), b.Kind.String()))
+	})
+	size := 0
+	for i := range list {
+		if size += sizeOf([]EventKind{list[i].Kind}); i == maxKindTotals || size > maxKindTotalNames {
+			return list[:i]
+		}
+	}
+	return list
 }
 
 // Delivered implements [Metrics].
@@ -68,7 +137,7 @@ func (c *counts) Died(kind EventKind) {
 
 // totals are the numbers until now.
 func (c *counts) totals() *Totals {
-	t := &Totals{Written: c.written.Load(), Delivered: c.delivered.Load(), Failed: c.failed.Load()}
+	t := &Totals{Written: c.written.Load(), Delivered: c.delivered.Load(), Failed: c.failed.Load(), Kinds: c.kinds.Load().totals()}
 	for i := range c.latencies {
 		if n := c.latencies[i].Load(); n > 0 {
 			t.Latencies = append(t.Latencies, make([]int64, i+1-len(t.Latencies))...)
@@ -76,4 +145,12 @@ func (c *counts) totals() *Totals {
 		}
 	}
 	return t
+}
+
+// sizeOf is the number of bytes of the names of kinds.
+func sizeOf(kinds []EventKind) (n int) {
+	for _, kind := range kinds {
+		n += len(kind.AggregateType) + len(kind.EventType)
+	}
+	return n
 }

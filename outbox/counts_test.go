@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
 func TestANodeReportsWhatItWroteDeliveredAndFailed(t *testing.T) {
@@ -40,9 +42,50 @@ func TestANodeReportsWhatItWroteDeliveredAndFailed(t *testing.T) {
 		require.EqualValues(t, 3, got.Latencies[i])
 		require.GreaterOrEqual(t, outbox.LatencyBound(i), 100*time.Millisecond)
 		require.Less(t, outbox.LatencyBound(i-1), 100*time.Millisecond)
+		require.Equal(t, []outbox.KindTotals{{Kind: outbox.EventKind{AggregateType: outbox.Global, EventType: "Said"}, Delivered: 3, Failed: 2}}, got.Kinds)
 		require.Same(t, reported, e.Metrics(), "the metrics are those of the config")
 		require.Equal(t, 3, int(reported.delivered), "and get the calls")
 		require.NoError(t, e.Close(context.Background()))
+	})
+}
+
+func TestANodeReportsItsBusiestKinds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.MultiNode{}})
+		require.NoError(t, err)
+		kind := func(i int) outbox.EventType { return outbox.EventType(fmt.Sprintf("T%02d", i)) }
+		fails := func(context.Context, outbox.Envelope) error { return outbox.Dead(errors.New("fails")) }
+		require.NoError(t, ob.Register(
+			outbox.On("", "Both", outbox.ListenerFunc(handled), outbox.Named("works")), outbox.On("", "Both", outbox.ListenerFunc(fails), outbox.Named("fails")),
+			outbox.On("", "Never", outbox.ListenerFunc(handled)),
+		))
+		for i := range 60 {
+			require.NoError(t, ob.Register(outbox.On("", kind(i), outbox.ListenerFunc(handled))))
+		}
+		require.NoError(t, ob.Start(t.Context()))
+		write := func(event outbox.EventType) {
+			scope := outboxtest.NewScope(store.DB())
+			_, err := ob.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{{EventType: event, Payload: outbox.JSON(1)}})
+			require.NoError(t, err)
+			require.NoError(t, scope.Commit())
+		}
+		for range 9 {
+			write("Both")
+		}
+		for i := range 60 {
+			for range 1 + i/30 {
+				write(kind(i))
+			}
+		}
+		time.Sleep(time.Minute)
+		kinds := nodesOf(t, ob)[0].Totals.Kinds
+		require.Len(t, kinds, 50)
+		require.Equal(t, outbox.KindTotals{Kind: outbox.EventKind{AggregateType: outbox.Global, EventType: "Both"}, Delivered: 9, Failed: 9}, kinds[0])
+		require.Equal(t, outbox.KindTotals{Kind: outbox.EventKind{AggregateType: outbox.Global, EventType: "T30"}, Delivered: 2}, kinds[1])
+		require.Equal(t, outbox.KindTotals{Kind: outbox.EventKind{AggregateType: outbox.Global, EventType: "T18"}, Delivered: 1}, kinds[49])
+		require.NoError(t, ob.Close(context.WithoutCancel(t.Context())))
 	})
 }
 

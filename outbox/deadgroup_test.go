@@ -157,11 +157,12 @@ func TestAGroupsLettersAreListedCountedReplayedAndDeleted(t *testing.T) {
 
 	deleted, err := c.letter.DeleteAll(ctx, outbox.DeadFilter{Group: c.idOf("Placed", "refused")}, 0)
 	require.NoError(t, err)
-	require.Equal(t, len(refusals), deleted)
-	_, there := c.Row(refusals[0])
-	require.False(t, there)
-	_, there = c.Row(timeouts[0])
+	require.Equal(t, len(refusals), deleted.Count)
+	_, err = c.letter.Get(ctx, refusals[0])
+	require.ErrorIs(t, err, outbox.ErrNotFound)
+	row, there := c.Row(timeouts[0])
 	require.True(t, there)
+	require.Equal(t, outbox.StatusNew, row.Status)
 }
 
 func TestDeleteAllDeletesWhatTheFilterChooses(t *testing.T) {
@@ -169,9 +170,9 @@ func TestDeleteAllDeletesWhatTheFilterChooses(t *testing.T) {
 	ctx, c := t.Context(), newCemetery(t)
 	gone, kept := c.bury(7, "Placed", "", texts("%d")), c.bury(3, "Paid", "", texts("%d"))
 	var progress []int
-	n, err := c.letter.DeleteAll(ctx, outbox.DeadFilter{EventType: "Placed"}, 3, outbox.OnProgress(func(done int) { progress = append(progress, done) }))
+	d, err := c.letter.DeleteAll(ctx, outbox.DeadFilter{EventType: "Placed"}, 3, outbox.OnProgress(func(done int) { progress = append(progress, done) }))
 	require.NoError(t, err)
-	require.Equal(t, len(gone), n)
+	require.Equal(t, len(gone), d.Count)
 	require.Equal(t, []int{3, 6, 7}, progress)
 	left, err := c.letter.Find(ctx, outbox.DeadQuery{})
 	require.NoError(t, err)
@@ -180,9 +181,12 @@ func TestDeleteAllDeletesWhatTheFilterChooses(t *testing.T) {
 	require.EqualError(t, err, "outbox: DeadLetters.DeleteAll batch is -1; it must be positive, or zero for 500")
 
 	ended, cancel := context.WithCancel(ctx)
-	n, err = c.letter.DeleteAll(ended, outbox.DeadFilter{}, 1, outbox.OnProgress(func(int) { cancel() }))
+	d, err = c.letter.DeleteAll(ended, outbox.DeadFilter{}, 1, outbox.OnProgress(func(int) { cancel() }))
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, 1, n, "also with an error")
+	require.Equal(t, 1, d.Count, "also with an error")
+	n, err := c.letter.Restore(ctx, d.ID)
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "an incomplete deletion is undone")
 }
 
 func TestAFilterThatNoTableCanHoldIsRefused(t *testing.T) {
@@ -214,11 +218,14 @@ func TestGroupsReadABoundedNumberOfLetters(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, more)
 	require.Len(t, all, 1)
-	id := func() string {
-		late, _, err := c.letter.Groups(ctx, outbox.DeadFilter{EventType: "Late"})
-		require.NoError(t, err)
-		return late[0].ID
-	}()
+	none, more, err := c.letter.Groups(ctx, outbox.DeadFilter{EventType: "Late"})
+	require.NoError(t, err)
+	require.Empty(t, none, "the letter is behind those that Groups reads")
+	require.True(t, more)
+	named, more, err := c.letter.Groups(ctx, outbox.DeadFilter{EventIDs: late})
+	require.NoError(t, err)
+	require.False(t, more)
+	id := named[0].ID
 	query := outbox.DeadQuery{DeadFilter: outbox.DeadFilter{Group: id}, Limit: 10}
 	page, err := c.letter.Find(ctx, query)
 	require.NoError(t, err)
@@ -229,9 +236,9 @@ func TestGroupsReadABoundedNumberOfLetters(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, late, lettersOf(page.Rows))
 	require.Empty(t, page.Next, "there are no more")
-	n, err := c.letter.DeleteAll(ctx, outbox.DeadFilter{Group: id}, 0)
+	d, err := c.letter.DeleteAll(ctx, outbox.DeadFilter{Group: id}, 0)
 	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	require.Equal(t, 1, d.Count)
 }
 
 func BenchmarkGroups(b *testing.B) {

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox/internal/reason"
+	"github.com/outboxkit/outbox-go/outbox/internal/ulid"
 )
 
 // defaultDeadLimit is how many dead letters Find returns by default.
 const defaultDeadLimit = 100
 
-// DeadLetters lists, replays and deletes dead events. DeadLetters is safe for concurrent
+// DeadLetters lists, replays, deletes and restores dead events. DeadLetters is safe for concurrent
 // use, and works whether or not the outbox runs.
 type DeadLetters struct {
 	db    DB
@@ -62,7 +63,7 @@ func (d *DeadLetters) Find(ctx context.Context, q DeadQuery) (Page[DeadLetter], 
 	if q.looks() {
 		find = d.chosenPage
 	}
-	page, err := find(ctx, DeadRowsQuery{DeadFilter: q.DeadFilter, AfterDiedAt: after.AvailableAt, AfterEventID: after.EventID, Limit: defaultTo(q.Limit, defaultDeadLimit), Sizes: true})
+	page, err := find(ctx, DeadRowsQuery{DeadFilter: q.DeadFilter, AfterDiedAt: after.AvailableAt, AfterEventID: after.EventID, Limit: defaultTo(q.Limit, defaultDeadLimit), Listed: true})
 	if err != nil {
 		return Page[DeadLetter]{}, err
 	}
@@ -169,33 +170,181 @@ func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
 	return n, err
 }
 
-// Delete deletes a dead event. Delete fails with [ErrNotFound] when the event is not dead.
-func (d *DeadLetters) Delete(ctx context.Context, eventID string) error {
-	n, err := d.delete(ctx, []string{eventID})
+// Deletion is a deletion of dead letters.
+type Deletion struct {
+	// ID is the id for [DeadLetters.Restore]; empty: no letter was deleted, or the deletion is [Final]. Beside
+	// an error there is an ID even if Count is zero: the database may have carried out the last batch.
+	ID string
+	// Count is how many dead letters were deleted.
+	Count int
+}
+
+// deletion is a deletion that is being made.
+type deletion struct {
+	Deletion
+	d     *DeadLetters
+	final bool
+	at    time.Time // of the next batch
+	last  time.Time // of the batches at the end of a long deletion
+}
+
+// deletion begins a deletion at a time of the database's clock, which is also the clock of done_at. The
+// generator of the id is not that of the process: the time in the id is exactly this time.
+func (d *DeadLetters) deletion(now time.Time, final bool) *deletion {
+	at := now.Truncate(deletionSpan)
+	del := &deletion{d: d, final: final, at: at, last: at.Add(deletionSpan - time.Microsecond)}
+	if !final {
+		var ids ulid.Generator
+		del.ID = ids.New(at)
+	}
+	return del
+}
+
+// delete deletes a batch.
+func (del *deletion) delete(ctx context.Context, ids []string) (int, error) {
+	by := ""
+	if !del.final {
+		by = DeletedBy + del.ID
+	}
+	n, err := del.d.store.DeleteDead(ctx, del.d.db, ids, by, del.at)
+	if del.at.Before(del.last) {
+		del.at = del.at.Add(time.Microsecond)
+	}
+	if n > 0 && del.d.wake != nil {
+		del.d.wake() // the event's key may have waited for the deletion
+	}
+	return n, err
+}
+
+// end records the deletion, which ended with err.
+func (del *deletion) end(ctx context.Context, target, reason string, err error) (Deletion, error) {
+	if del.Count == 0 && err == nil {
+		return Deletion{}, nil
+	}
+	if del.Count > 0 {
+		err = del.d.audit.record(ctx, AuditEntry{Action: "delete", Target: target, Count: del.Count, Reason: reason, DeletionID: del.ID}, err)
+	}
+	return del.Deletion, err
+}
+
+// Delete deletes a dead event, so that [DeadLetters.Restore] can undo the deletion; see
+// [DeadLetters.DeleteAll]. Delete fails with [ErrNotFound] when the event is not dead.
+func (d *DeadLetters) Delete(ctx context.Context, eventID string) (Deletion, error) {
+	const doing = "outbox: deleting dead letter %q: %w"
+	began, err := d.began(ctx)
+	if err != nil {
+		return Deletion{}, fmt.Errorf(doing, eventID, err)
+	}
+	del := d.deletion(began, false)
+	if del.Count, err = del.delete(ctx, []string{eventID}); err != nil {
+		err = fmt.Errorf(doing, eventID, err)
+	} else if del.Count == 0 {
+		return Deletion{}, fmt.Errorf(doing, eventID, ErrNotFound)
+	}
+	return del.end(ctx, "event_id="+eventID, "", err)
+}
+
+// Restore undoes a deletion: the dead letters of the deletion become DEAD again, with the time of death,
+// the error and the attempts that they had. Restore returns how many letters it restored, also with an
+// error. Restore fails with [ErrNotFound] when no letter of the deletion is left: the id is unknown, the
+// deletion was [Final], the letters are restored already, or a purge deleted them.
+//
+// Restore does not undo what happened in between: in [OrderedByKey], events behind a deleted letter may
+// have been delivered. A purge deletes a restored letter when its time of death is old enough, as if the
+// letter had never been deleted.
+func (d *DeadLetters) Restore(ctx context.Context, deletionID string, opts ...BulkOption) (int, error) {
+	b := bulkOf(opts)
+	if b.final {
+		return 0, finalMisused("Restore")
+	}
+	n, err := d.restore(ctx, deletionID, b)
 	if err == nil && n == 0 {
 		err = ErrNotFound
 	}
 	if err != nil {
-		return fmt.Errorf("outbox: deleting dead letter %q: %w", eventID, err)
+		err = fmt.Errorf("outbox: restoring deletion %q: %w", deletionID, err)
 	}
-	return d.audit.record(ctx, AuditEntry{Action: "delete", Target: "event_id=" + eventID, Count: n}, nil)
-}
-
-func (d *DeadLetters) delete(ctx context.Context, ids []string) (int, error) {
-	n, err := d.store.DeleteDead(ctx, d.db, ids)
-	if n > 0 && d.wake != nil {
-		d.wake() // the event's key may have waited for the deletion
+	if n > 0 {
+		err = d.audit.record(ctx, AuditEntry{Action: "restore", Target: "deletion=" + deletionID, Count: n, DeletionID: deletionID}, err)
 	}
 	return n, err
+}
+
+func (d *DeadLetters) restore(ctx context.Context, deletionID string, b *bulk) (total int, err error) {
+	q, is := deletedQuery(deletionID, bulkBatch)
+	if !is {
+		return 0, ErrNotFound
+	}
+	for idle := 0; ; {
+		r, err := d.store.RestoreDead(ctx, d.db, q)
+		if total += r.Rows; err != nil {
+			return total, err
+		}
+		b.progress(total)
+		if r.Looked < q.Limit {
+			return total, nil
+		}
+		if idle++; r.Rows > 0 || r.Last.After(q.Since) {
+			idle = 0
+		}
+		if idle == maxIdle {
+			return total, errors.New("rows of the deletion do not change; does a trigger of the table skip the update?")
+		}
+		q.Since = r.Last
+	}
+}
+
+// maxIdle is how many times in a row a restoration may find rows and change none of them: another
+// restoration of the same deletion may be ahead.
+const maxIdle = 100
+
+// deletedQuery finds the rows of a deletion; false: the text is no id of a deletion.
+func deletedQuery(deletionID string, limit int) (DeletedQuery, bool) {
+	at, is := ulid.Time(deletionID)
+	return DeletedQuery{By: DeletedBy + deletionID, Since: at, Until: at.Add(deletionSpan), Limit: limit}, is
+}
+
+// Restorable counts the dead letters that Restore would restore, up to the limit; zero is StatsLimit.
+func (d *DeadLetters) Restorable(ctx context.Context, deletionID string, limit int) (int64, error) {
+	if limit < 0 {
+		return 0, &FieldError{Field: "DeadLetters.Restorable limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, StatsLimit)}
+	}
+	q, is := deletedQuery(deletionID, defaultTo(limit, StatsLimit))
+	if !is {
+		return 0, nil
+	}
+	return d.store.CountDeleted(ctx, d.db, q)
 }
 
 // bulkBatch is how many dead letters ReplayAll and DeleteAll take at once by default.
 const bulkBatch = 500
 
-// BulkOption changes how [DeadLetters.ReplayAll] and [DeadLetters.DeleteAll] work.
+// BulkOption changes how [DeadLetters.ReplayAll], [DeadLetters.DeleteAll] and [DeadLetters.Restore] work.
 type BulkOption func(*bulk)
 
-type bulk struct{ progress func(done int) }
+type bulk struct {
+	progress func(done int)
+	final    bool
+	// reason says of a change of a group what the group is, for the audit log, which would have only an id.
+	reason string
+}
+
+func bulkOf(opts []BulkOption) *bulk {
+	b := &bulk{progress: func(int) {}}
+	for _, opt := range opts {
+		opt(b)
+	}
+	return b
+}
+
+// Final makes [DeadLetters.DeleteAll] delete the rows at once, so that the deletion cannot be undone: for
+// data that must be gone, or for space.
+func Final() BulkOption { return func(b *bulk) { b.final = true } }
+
+// finalMisused refuses Final where it means nothing.
+func finalMisused(method string) error {
+	return &FieldError{Field: "DeadLetters." + method + " options", Problem: "have Final, which is for DeleteAll"}
+}
 
 // OnProgress calls fn after each batch, in the caller's goroutine, with the number of events
 // so far.
@@ -209,30 +358,55 @@ func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int, op
 	if err := checkBulk("ReplayAll", f, batch); err != nil {
 		return 0, err
 	}
-	n, err := d.each(ctx, f, defaultTo(batch, bulkBatch), opts, d.replay)
+	b := bulkOf(opts)
+	if b.final {
+		return 0, finalMisused("ReplayAll")
+	}
+	n := 0
+	began, err := d.began(ctx)
+	if err == nil {
+		n, err = d.each(ctx, f, began, defaultTo(batch, bulkBatch), b, d.replay)
+	}
 	if err != nil {
 		err = fmt.Errorf("outbox: replaying dead letters: %w", err)
 	}
 	if n > 0 {
-		err = d.audit.record(ctx, AuditEntry{Action: "replay", Target: f.target(), Count: n}, err)
+		err = d.audit.record(ctx, AuditEntry{Action: "replay", Target: f.target(), Count: n, Reason: b.reason}, err)
 	}
 	return n, err
 }
 
 // DeleteAll deletes, batch by batch, the events that were dead when the call began. DeleteAll
 // returns how many events it deleted, also with an error. A batch of zero is 500.
-func (d *DeadLetters) DeleteAll(ctx context.Context, f DeadFilter, batch int, opts ...BulkOption) (int, error) {
+//
+// A deleted letter is no dead letter: it holds back no key, and nothing delivers or replays it. Its row
+// stays, DONE, so that [DeadLetters.Restore] can undo the deletion until a purge deletes the row, which is
+// [PurgeOptions].Retention after the deletion. Until then, no other event can have the id of the event.
+// Without [Config].Purge the rows stay. With [Final] the rows are deleted at once.
+func (d *DeadLetters) DeleteAll(ctx context.Context, f DeadFilter, batch int, opts ...BulkOption) (Deletion, error) {
 	if err := checkBulk("DeleteAll", f, batch); err != nil {
-		return 0, err
+		return Deletion{}, err
 	}
-	n, err := d.each(ctx, f, defaultTo(batch, bulkBatch), opts, d.delete)
+	const doing = "outbox: deleting dead letters: %w"
+	b := bulkOf(opts)
+	began, err := d.began(ctx)
 	if err != nil {
-		err = fmt.Errorf("outbox: deleting dead letters: %w", err)
+		return Deletion{}, fmt.Errorf(doing, err)
 	}
-	if n > 0 {
-		err = d.audit.record(ctx, AuditEntry{Action: "delete", Target: f.target(), Count: n}, err)
+	del := d.deletion(began, b.final)
+	if del.Count, err = d.each(ctx, f, began, defaultTo(batch, bulkBatch), b, del.delete); err != nil {
+		err = fmt.Errorf(doing, err)
 	}
-	return n, err
+	return del.end(ctx, f.target(), b.reason, err)
+}
+
+// began reads the clock of the times of death.
+func (d *DeadLetters) began(ctx context.Context) (time.Time, error) {
+	now, err := d.store.Now(ctx, d.db)
+	if err != nil {
+		err = fmt.Errorf("reading the database's clock: %w", err)
+	}
+	return now, err
 }
 
 func checkBulk(method string, f DeadFilter, batch int) error {
@@ -242,18 +416,10 @@ func checkBulk(method string, f DeadFilter, batch int) error {
 	return f.validate()
 }
 
-// each calls fn with the ids of the events that were dead when it began, batch by batch.
-func (d *DeadLetters) each(ctx context.Context, f DeadFilter, batch int, opts []BulkOption,
+// each calls fn with the ids of the events that were dead at a time, batch by batch.
+func (d *DeadLetters) each(ctx context.Context, f DeadFilter, began time.Time, batch int, b *bulk,
 	fn func(ctx context.Context, ids []string) (int, error),
 ) (total int, err error) {
-	var b bulk
-	for _, opt := range opts {
-		opt(&b)
-	}
-	began, err := d.store.Now(ctx, d.db) // the clock of the times of death
-	if err != nil {
-		return 0, fmt.Errorf("reading the database's clock: %w", err)
-	}
 	if until := began.Add(time.Microsecond); f.Until.IsZero() || f.Until.After(until) {
 		f.Until = until
 	}
@@ -264,10 +430,14 @@ func (d *DeadLetters) each(ctx context.Context, f DeadFilter, batch int, opts []
 		if err != nil {
 			return total, err
 		}
-		ids := deadIDs(ofGroup(letters, f.Group))
-		if len(ids) == 0 {
+		if letters = ofGroup(letters, f.Group); len(letters) == 0 {
 			continue
 		}
+		if f.Group != "" {
+			g := groupOf(&letters[0])
+			b.reason = g.Kind.String() + ": " + g.Reason
+		}
+		ids := deadIDs(letters)
 		n, err := fn(ctx, ids)
 		total += n
 		var more *KeyTakenError
@@ -277,9 +447,7 @@ func (d *DeadLetters) each(ctx context.Context, f DeadFilter, batch int, opts []
 		if err != nil {
 			return total, err
 		}
-		if b.progress != nil {
-			b.progress(total)
-		}
+		b.progress(total)
 	}
 	if taken != nil {
 		return total, taken
@@ -319,9 +487,10 @@ func groupOf(l *DeadLetter) DeadGroup {
 	return g
 }
 
-// Groups groups the dead letters that the filter chooses: the first GroupLimit of them, in
-// the order of death. The largest group comes first; more says that there are dead letters
-// beyond the GroupLimit that were read. Groups does not read payloads.
+// Groups groups the dead letters that the filter chooses among the first GroupLimit dead letters, in the
+// order of death. Only the time of death and ids choose which letters are the first. The largest group
+// comes first; more says that there are dead letters beyond the GroupLimit that were read: give Since to
+// begin at later letters. Groups does not read payloads.
 func (d *DeadLetters) Groups(ctx context.Context, f DeadFilter) (groups []DeadGroup, more bool, err error) {
 	fail := func(err error) ([]DeadGroup, bool, error) {
 		return nil, false, fmt.Errorf("outbox: grouping dead letters: %w", err)
@@ -330,13 +499,18 @@ func (d *DeadLetters) Groups(ctx context.Context, f DeadFilter) (groups []DeadGr
 		return nil, false, err
 	}
 	byID := map[string]*DeadGroup{}
-	w := deadWalk{d: d, q: DeadRowsQuery{DeadFilter: f, Limit: groupBatch}}
+	w := deadWalk{d: d, q: DeadRowsQuery{DeadFilter: f.indexed(), Limit: groupBatch}}
+	ofAnyGroup := f
+	ofAnyGroup.Group = ""
 	for range GroupLimit / groupBatch {
 		letters, err := w.next(ctx)
 		if err != nil {
 			return fail(err)
 		}
 		for i := range letters {
+			if !ofAnyGroup.chooses(&letters[i]) {
+				continue
+			}
 			g := groupOf(&letters[i])
 			if all := byID[g.ID]; all != nil {
 				g.Count, g.First = all.Count+1, all.First
@@ -396,7 +570,7 @@ func ofGroup(letters []DeadLetter, group string) []DeadLetter {
 // looks at GroupLimit letters at most, at few of them first.
 func (d *DeadLetters) chosenPage(ctx context.Context, q DeadRowsQuery) (page Page[DeadLetter], err error) {
 	limit, f := q.Limit, q.DeadFilter
-	q.Sizes, q.Limit, q.DeadFilter = false, min(limit+1, groupBatch), f.indexed()
+	q.Listed, q.Limit, q.DeadFilter = false, min(limit+1, groupBatch), f.indexed()
 	w := deadWalk{d: d, q: q}
 	var found []DeadLetter
 	for left := GroupLimit; left > 0; {
@@ -421,7 +595,7 @@ func (d *DeadLetters) chosenPage(ctx context.Context, q DeadRowsQuery) (page Pag
 		page.Next = byDeath.Next(Cursor{AvailableAt: w.q.AfterDiedAt, EventID: w.q.AfterEventID})
 	}
 	for chunk := range slices.Chunk(deadIDs(found), groupBatch) {
-		letters, err := d.store.QueryDead(ctx, d.db, DeadRowsQuery{DeadFilter: DeadFilter{EventIDs: chunk}, Limit: len(chunk), Sizes: true})
+		letters, err := d.store.QueryDead(ctx, d.db, DeadRowsQuery{DeadFilter: DeadFilter{EventIDs: chunk}, Limit: len(chunk), Listed: true})
 		if err != nil {
 			return page, err
 		}

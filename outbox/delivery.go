@@ -37,6 +37,7 @@ type delivery struct {
 	probe   bool            // the delivery is the first of the kind after an automatic pause
 	waiting *waiting        // the event waits because of the key; nil: it need not
 	keyed   time.Time       // when the delivery began, if the key has bounds
+	place   int32           // of the kind in the [Registry], atomic: an interceptor may call the listener late; zero: not known
 
 	// The outcome; see [dispatcher.decide].
 	outcome  Outcome

@@ -120,6 +120,9 @@ func (d *dispatcher) Start(ctx context.Context) error {
 		return fmt.Errorf("outbox: starting the dispatcher: %w", err)
 	}
 	d.readRules(d.drain == nil)
+	if own, is := d.registry.(*Registry); is && d.completer.counts != nil {
+		d.completer.counts.kinds.Store(newKindCounts(own.places()))
+	}
 	d.initLanes()
 	d.state = running
 	d.completer.start(d.opts, d.inOrder)
@@ -162,8 +165,8 @@ func (d *dispatcher) checkRules() error {
 // takeIn takes events that the poller found: an event alone, or a run up to the first event that
 // stays in the table. If an event is in hand, its delivery goes on under the lease of the copy, and
 // the run ends there. takeIn returns how many of the leases it took; the others are to be given back.
-// ok is false when there is no room; an event that is refused for its kind leaves room for other
-// events.
+// ok is false when there is no room, or in [Ordered] when an event in front is given back; an event
+// that is refused for its kind leaves room for other events.
 func (d *dispatcher) takeIn(run []delivery) (taken int, ok bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -172,8 +175,13 @@ func (d *dispatcher) takeIn(run []delivery) (taken int, ok bool) {
 	}
 	n := 0
 	for taken < len(run) {
-		if taken++; !d.track.acquire(&run[n]) {
-			break // a copy
+		acquired, comes := d.track.acquire(&run[n])
+		taken++
+		if comes && d.inOrder { // a copy, and the rows behind it wait
+			return taken, false
+		}
+		if !acquired { // a copy
+			break
 		}
 		if d.leaves(run[n].env) {
 			d.track.release(&run[n])

@@ -143,3 +143,43 @@ func TestADispatcherRefusesWhatItsQueuesHaveNoRoomFor(t *testing.T) {
 		require.NoError(t, d.Close(context.Background()))
 	})
 }
+
+// A worker gives an event back between the beginning of a read and the end, under the term that began
+// before the read. The read has the row, which is a copy, and the rows behind it.
+func TestInOrderNoRowGoesBeforeARowThatIsGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		late := make(chan struct{})
+		close(late)
+		o, err := New(Config{DB: struct{ DB }{}, Store: full{late: late}, Mode: Ordered{}, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		going := make(chan struct{})
+		require.NoError(t, o.Register(On("Order", "Placed", ListenerFunc(func(context.Context, Envelope) error {
+			<-going
+			return nil
+		}))))
+		d := o.dispatcher
+		d.hold = nil
+		require.NoError(t, d.Start(t.Context()))
+		rows := func() found {
+			var f found
+			for _, id := range []string{"e1", "e2"} {
+				f.ds = append(f.ds, delivery{env: &Envelope{EventID: id, AggregateType: "Order", EventType: "Placed"}})
+			}
+			return f
+		}
+		first := rows().ds[0]
+		require.True(t, isNew(d.track.acquire(&first)))
+		d.track.beginRead(time.Now())
+		d.track.release(&first)
+		require.False(t, o.poller.handOver(rows()))
+		require.False(t, d.track.holds("e2"), "e2 would be delivered before e1")
+		d.track.endRead()
+		require.True(t, o.poller.handOver(rows()))
+		require.True(t, d.track.holds("e1"))
+		require.True(t, d.track.holds("e2"))
+		d.cancelListeners()
+		close(going)
+		_ = d.Close(t.Context())
+	})
+}

@@ -196,6 +196,8 @@ const (
 	HeaderEventID = reservedHeaderPrefix + "event-id"
 	// HeaderContentType is the content type of a payload that is not JSON.
 	HeaderContentType = reservedHeaderPrefix + "content-type"
+	// HeaderVersion is the version of a payload's format, if it is not 1; see [Payload.Version].
+	HeaderVersion = reservedHeaderPrefix + "version"
 )
 
 // The years that every database can store in a column of microseconds.

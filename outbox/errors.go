@@ -40,6 +40,9 @@ var (
 	ErrDuplicateListener = errors.New("outbox: duplicate listener")
 	// ErrUnroutable: no listener is registered for the event.
 	ErrUnroutable = errors.New("outbox: unroutable")
+	// ErrNewerVersion: the payload's version is newer than the topic's version; see
+	// [Topic.WithVersion].
+	ErrNewerVersion = errors.New("outbox: the payload is of a newer version")
 	// ErrNotFound: there is no such dead letter, or for [Outbox.FindEvent], no such event.
 	ErrNotFound = errors.New("outbox: not found")
 	// ErrKeyTaken: a dead letter was not replayed, because a pending event has the letter's unique
@@ -82,7 +85,12 @@ func (e *FieldError) Is(target error) bool {
 // DuplicateEventError is the [ErrDuplicateEvent] of an event whose id the caller gave. Nothing was
 // written, and the transaction goes on.
 type DuplicateEventError struct {
+	// EventID is the first id of the call that the table has.
 	EventID string
+	// EventIDs are the ids of the call that the table has, EventID first, in the order of the call: all of
+	// them if the call has at most 1,000 events, else at least those of 1,000 events. Nil if only the first id is
+	// known, as after a batch of pgx.
+	EventIDs []string
 }
 
 // Error has the id.

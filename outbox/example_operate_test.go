@@ -75,8 +75,9 @@ func ExampleDeadLetters_ReplayAll() {
 func ExampleDeadLetters_Delete() {
 	ctx := context.Background()
 	ob, id := newShopWithDead()
-	check(ob.DeadLetters().Delete(ctx, id))
-	_, err := ob.DeadLetters().Get(ctx, id)
+	_, err := ob.DeadLetters().Delete(ctx, id)
+	check(err)
+	_, err = ob.DeadLetters().Get(ctx, id)
 	fmt.Println(errors.Is(err, outbox.ErrNotFound))
 	// Output:
 	// true

@@ -191,3 +191,36 @@ func ExamplePayload_Decode() {
 	// Output:
 	// o-1 42
 }
+
+// A row of an older build has the old payload: a function turns it into the new payload.
+func ExampleTopic_WithVersion() {
+	type euros struct{ Total int }
+	type cents struct{ Cents int }
+	paid := outbox.NewTopic[cents]("Bill", "BillPaid").WithVersion(2,
+		outbox.From(1, func(old euros) (cents, error) { return cents{100 * old.Total}, nil }))
+
+	old := outbox.NewTopic[euros]("Bill", "BillPaid").Envelope("b-1", euros{3}) // of version 1
+	c, err := paid.Decode(old)
+	fmt.Println(c.Cents, err, paid.Envelope("b-1", cents{300}).Payload.Version())
+	// Output:
+	// 300 <nil> 2
+}
+
+// Functions make a chain: a new version needs a single new function.
+func ExampleFrom() {
+	type v1 struct{ Euros int }
+	type v2 struct{ Cents int }
+	type v3 struct {
+		Cents    int
+		Currency string
+	}
+	from1 := func(old v1) (v2, error) { return v2{100 * old.Euros}, nil }
+	from2 := func(old v2) (v3, error) { return v3{old.Cents, "EUR"}, nil }
+	paid := outbox.NewTopic[v3]("Bill", "BillPaid").WithVersion(3, outbox.From(2, from2, outbox.From(1, from1)))
+
+	fmt.Println(paid.Versions())
+	fmt.Println(paid.Decode(outbox.Envelope{Payload: outbox.JSON(v1{2})}))
+	// Output:
+	// [1 2 3]
+	// {200 EUR} <nil>
+}

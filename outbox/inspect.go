@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/ulid"
 )
 
 // Limits of the reads for operators, so that no query reads the whole table.
@@ -19,6 +21,8 @@ const (
 	SearchLimit = 2_000
 	// ThroughputWindow is the time that [Outbox.Throughput] looks back.
 	ThroughputWindow = time.Minute
+	// MaxVersionLength is the most characters of a [Config].Version.
+	MaxVersionLength = 128
 )
 
 // Inspector is the part of a [Store] that serves operators. The engine itself needs only
@@ -31,7 +35,7 @@ type Inspector interface {
 	// FindEvent reads a row with all columns; [ErrNotFound] when there is no such row.
 	FindEvent(ctx context.Context, db DB, eventID string) (EventRow, error)
 	// Throughput counts the rows that became DONE since the given time, up to StatsLimit,
-	// and measures up to a thousand of the latest.
+	// and measures up to a thousand of the latest. It leaves out the rows of deleted dead letters.
 	Throughput(ctx context.Context, db DB, since time.Time) (Throughput, error)
 
 	// Announce stores a node's report of itself, for the given time by the database's
@@ -77,6 +81,9 @@ type EventFilter struct {
 	// Leased chooses only rows under a lease. The lease may have expired: another process takes the event
 	// over then.
 	Leased bool
+	// DeletionID chooses only the events of a deletion of dead letters that can be restored; see
+	// [DeadLetters.Restore]. Without Statuses, DONE is chosen.
+	DeletionID string
 	// Since and Until bound the time by which the rows are listed: Since <= time < Until.
 	Since, Until time.Time
 	// DueAfter and DueBefore bound the time at which events are due, in each order:
@@ -134,14 +141,27 @@ type EventRow struct {
 	Status Status
 	// LastError is the reason of the last failed attempt.
 	LastError string
-	// EndedAt is when the event became DONE or DEAD; zero for others.
+	// EndedAt is when the event became DONE or DEAD; zero for others. EndedAt of a deleted dead letter is
+	// when it was deleted.
 	EndedAt time.Time
+	// DeletionID is the id of the deletion that made a dead letter DONE; empty: the event is no deleted dead
+	// letter. DiedAt is when the deleted dead letter died; zero: not known.
+	DeletionID string
+	DiedAt     time.Time
 	// Lease names the lease of the row, and LeasedAt is when it began; zero: not leased.
 	Lease    string
 	LeasedAt time.Time
 	// Listener and OriginalID are as in [DeadLetter].
 	Listener   string
 	OriginalID string
+}
+
+// State is DELETED for a deleted dead letter, and otherwise the name of the status.
+func (r *EventRow) State() string {
+	if r.DeletionID != "" {
+		return "DELETED"
+	}
+	return r.Status.String()
 }
 
 // Throughput describes the last deliveries of all nodes, as the table shows them.
@@ -192,6 +212,9 @@ type Node struct {
 	Owner string
 	// Mode is the name of the node's mode, such as "multi-node".
 	Mode string
+	// Version is the version of the node's program; see [Config].Version. Empty: not known, or not
+	// reported, because the node has an older version of the outbox.
+	Version string
 	// Started is when the node started, and LastPoll when its poller last got through, by the
 	// node's clock.
 	Started, LastPoll time.Time
@@ -213,6 +236,10 @@ type Node struct {
 	// MaxDueAges are the [Rules].MaxDueAge of the node, by kind, as far as their names have room in
 	// 8 KiB.
 	MaxDueAges []KindAge
+	// Log is how far a process is behind that publishes the rows from the database's log, as relay/cdc does;
+	// nil: the process does not read the log. LastPoll is then when the process last had published the
+	// whole log. While such a node lives, the table's rows are not waiting: see [Stats].OldestDueAge.
+	Log *LogLag
 	// SeenAt is when the node last reported, by the database's clock. A node reports every ten
 	// seconds, and Live says that the node has not missed three reports. A node that closed is not
 	// listed; a node that died is listed for an hour.
@@ -227,6 +254,17 @@ type Node struct {
 	// lease was counted.
 	Leases      int
 	OldestLease time.Time
+}
+
+// LogLag is how far a reader of the database's log is behind, in bytes of the log, as the server says; -1:
+// the server does not say.
+type LogLag struct {
+	// Behind is how much the reader has not published, and Kept is how much the server keeps for the reader.
+	// The log is that of all tables of the server.
+	Behind, Kept int64
+	// Left is how much the log may grow until the server drops what the reader has not published; -1 also if
+	// nothing bounds it.
+	Left int64
 }
 
 // KindAge is the [Rules].MaxDueAge of a kind.
@@ -291,14 +329,19 @@ type AuditEntry struct {
 	// At is when the change ended, by the clock of the process.
 	At time.Time
 	Operator
-	// Action is pause, resume, replay, delete or purge.
+	// Action is pause, resume, replay, delete, restore, purge, start-replay, stop-replay or continue-replay;
+	// the last three are of a replay of delivered events.
 	Action string
 	// Target names the object of the action: "event_id=…", a kind of event, or a filter in the form of a
-	// query. The value of tenant_id is left out.
+	// query. The value of tenant_id is left out. Behind the kind of a pause, " aggregate_id=…" names the
+	// key, and " until=…" the end.
 	Target string
 	// Count is how many events were changed.
 	Count int
-	// Reason is the reason of a pause.
+	// DeletionID is the id of a deletion that can be restored, or of the deletion that a restoration undid;
+	// see [DeadLetters.Restore].
+	DeletionID string
+	// Reason is the reason of a pause or of a replay of delivered events, or the kind and the reason of a group of dead letters.
 	Reason string
 	// Incomplete says that the change failed after Count events, or that a pause was stored or ended, and
 	// the process of the operator could not read that.
@@ -326,12 +369,39 @@ func (f EventFilter) validate() error {
 	v.text("TenantID", f.TenantID, MaxTenantIDLength)
 	v.text("IDPrefix", f.IDPrefix, MaxEventIDLength)
 	v.text("ErrorText", f.ErrorText, MaxErrorLength)
+	if _, ok := ulid.Time(f.DeletionID); f.DeletionID != "" && !ok {
+		v.add("DeletionID", fmt.Sprintf("(%d bytes) is no id of a deletion; DeleteAll and the audit log have the ids of deletions", len(f.DeletionID)))
+	}
 	for _, status := range f.Statuses {
 		if status < StatusNew || status > StatusDead {
 			v.add("Statuses", fmt.Sprintf("has %d; statuses are NEW, RETRY, DONE and DEAD", int(status)))
 		}
 	}
 	return v.err()
+}
+
+// deletionSpan is the time in which the done_at of the rows of a deletion are. The batches of a deletion
+// have different times, so that an index has them in an order.
+const deletionSpan = time.Millisecond
+
+// ofDeletion is the filter with the bounds that let an index find the rows of the deletion.
+func (f EventFilter) ofDeletion() EventFilter {
+	at, is := ulid.Time(f.DeletionID)
+	if !is {
+		return f
+	}
+	if len(f.Statuses) == 0 {
+		f.Statuses = []Status{StatusDone}
+	}
+	if f.Order() == ByEndTime && f.AggregateID == "" { // else, Since and Until are of another time
+		if at.After(f.Since) {
+			f.Since = at
+		}
+		if until := at.Add(deletionSpan); f.Until.IsZero() || until.Before(f.Until) {
+			f.Until = until
+		}
+	}
+	return f
 }
 
 // HasTexts reports whether an event id begins with IDPrefix, and a last error contains ErrorText.
@@ -437,7 +507,9 @@ type Stats struct {
 	// DuePaused is how many of the due events are of a paused kind, among the first StatsLimit events.
 	DuePaused int64
 	// OldestDueAge is how long the oldest due event has been due whose kind is not paused and has no
-	// [Rules].MaxDueAge; zero when there is no such event.
+	// [Rules].MaxDueAge; zero when there is no such event. If a process publishes the rows from the database's
+	// log, which leaves them as they are (see [Node].Log), OldestDueAge is how long that process has not
+	// published the whole log; zero for less than 20 s.
 	OldestDueAge time.Duration
 	// Late are the kinds with a [Rules].MaxDueAge of which an event has been due for longer and that are not
 	// paused, by aggregate type and event type. Stats looks at the StatsLimit events that have been due

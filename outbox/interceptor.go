@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
 )
@@ -97,7 +98,8 @@ func ListenerOf(ctx context.Context) string {
 // chain puts the interceptors around the router, and reports interceptors that cannot be used.
 // Each level is guarded, so that a panic becomes an error for the levels around it.
 func chain(v *validator, interceptors []Interceptor, routes ListenerRegistry) Listener {
-	next := Listener(guard{router{routes}})
+	own, _ := routes.(*Registry)
+	next := Listener(guard{router{routes, own}})
 	for i := len(interceptors) - 1; i >= 0; i-- {
 		if interceptors[i] == nil {
 			v.add(fmt.Sprintf("Interceptors[%d]", i), "is nil")
@@ -127,14 +129,31 @@ func (g guard) OnEvent(ctx context.Context, env Envelope) (err error) {
 }
 
 // router is the innermost listener: it calls the event's registered listener.
-type router struct{ routes ListenerRegistry }
+type router struct {
+	routes ListenerRegistry
+	own    *Registry // routes, unless it has another type
+}
+
+// find looks up the listener of an event, and the place of the pair: zero if it is not known.
+func (r router) find(env *Envelope) (l Listener, place int32, found bool) {
+	if r.own == nil {
+		l, found = r.routes.ListenerFor(env.AggregateType, env.EventType)
+		return l, 0, found
+	}
+	own, found := r.own.find(env.AggregateType, env.EventType)
+	return own.Listener, own.place, found
+}
 
 func (r router) OnEvent(ctx context.Context, env Envelope) error {
-	l, ok := r.routes.ListenerFor(env.AggregateType, env.EventType)
+	l, place, ok := r.find(&env)
 	if !ok || l == nil {
 		return unroutable("no listener", env)
 	}
-	if c := deliveryOf(ctx); c != nil && c.dl.only != nil {
+	c := deliveryOf(ctx)
+	if c != nil {
+		atomic.StoreInt32(&c.dl.place, place)
+	}
+	if c != nil && c.dl.only != nil {
 		several, _ := l.(listeners)
 		if l = several.named(c.dl.only.listener); l == nil {
 			return unroutable(fmt.Sprintf("no listener with the name %q", c.dl.only.listener), env)

@@ -122,6 +122,54 @@ func TestTheLimitsOfLatenessAreThoseOfAllProcesses(t *testing.T) {
 	}
 }
 
+// A reader of the log changes no row, so that the rows of the table are not late while the reader lives.
+func TestNoEventIsLateThatIsPublishedFromTheLog(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		seen   time.Duration // how long the report counts from now
+		behind time.Duration // since the whole log was published
+		empty  bool          // the table
+		poller bool          // another process delivers
+		late   bool
+		age    time.Duration
+	}{
+		"a reader that lives":                            {seen: time.Hour},
+		"a reader of a table that stays empty":           {seen: time.Hour, empty: true},
+		"a reader that is behind":                        {seen: time.Hour, behind: time.Hour, age: time.Hour},
+		"a reader that is behind with an empty table":    {seen: time.Hour, behind: time.Hour, empty: true, age: time.Hour},
+		"a reader that died":                             {seen: -time.Second, late: true, age: time.Minute},
+		"a reader that died with an empty table":         {seen: -time.Second, behind: time.Hour, empty: true, age: time.Hour},
+		"a reader that died before the events were due":  {seen: -time.Second, behind: time.Hour, late: true, age: time.Hour},
+		"a reader that died where a poller delivers now": {seen: -time.Second, behind: time.Hour, empty: true, poller: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asks := &dueAsks{Store: outboxtest.NewStore()}
+			store := asks.Store
+			e := build(t, outbox.Config{Store: asks, Mode: outbox.WriterOnly{}}, nil)
+			quick, plain := kindOf("Quick"), kindOf("Plain")
+			require.NoError(t, e.Register(outbox.On("", "Quick", outbox.ListenerFunc(handled), outbox.Rules{MaxDueAge: 5 * time.Second})))
+			require.NoError(t, store.Announce(t.Context(), store.DB(), outbox.Node{Owner: "log", Mode: "log", LastPoll: time.Now().Add(-c.behind), Log: &outbox.LogLag{}}, c.seen))
+			if c.poller {
+				require.NoError(t, store.Announce(t.Context(), store.DB(), outbox.Node{Owner: "a", Mode: "multi-node", LastPoll: time.Now()}, time.Hour))
+			}
+			if !c.empty {
+				dueOf(t, store, quick, time.Now().UTC().Add(-time.Minute))
+				dueOf(t, store, plain, time.Now().UTC().Add(-time.Minute))
+			}
+			st, err := e.Stats(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, c.late, len(st.Late) == 1)
+			require.Equal(t, c.late, asks.kinds == 1, "the due events are read only if one may be late")
+			if c.age == 0 {
+				require.Zero(t, st.OldestDueAge)
+			} else {
+				require.InDelta(t, c.age, st.OldestDueAge, float64(30*time.Second))
+			}
+		})
+	}
+}
+
 // Each process reports its limits.
 func TestANodeReportsItsLimitsOfLateness(t *testing.T) {
 	t.Parallel()

@@ -112,17 +112,24 @@ type ListenerRegistry interface {
 // listener, or several with names. A Registry is safe for concurrent use.
 type Registry struct {
 	mu    sync.RWMutex
-	kinds map[EventKind]Listener // a pair with names has [listeners]
-	rules map[EventKind]Rules    // of each listener, by pair and name
-	ruled bool                   // a listener has rules
+	kinds map[EventKind]registered
+	rules map[EventKind]Rules // of each listener, by pair and name
+	ruled bool                // a listener has rules
 	// sealed: an outbox that started has read the rules.
 	sealed bool
 	count  int
 }
 
+// registered is the listener of a pair of types, or [listeners], and the place of the pair: 1 for the
+// pair that was registered first.
+type registered struct {
+	Listener
+	place int32
+}
+
 // NewRegistry makes an empty registry.
 func NewRegistry() *Registry {
-	return &Registry{kinds: map[EventKind]Listener{}, rules: map[EventKind]Rules{}}
+	return &Registry{kinds: map[EventKind]registered{}, rules: map[EventKind]Rules{}}
 }
 
 // Register adds the bindings, all or none, and reports all problems together: a [FieldError] for
@@ -142,7 +149,8 @@ func (r *Registry) Register(bindings ...Binding) error {
 			continue
 		}
 		kind := b.kind()
-		l, err := join(added[kind.pair()], b)
+		there := added[kind.pair()]
+		l, err := join(there.Listener, b)
 		if err == nil {
 			err = r.admits(b, rules)
 		}
@@ -150,7 +158,10 @@ func (r *Registry) Register(bindings ...Binding) error {
 			errs = append(errs, err)
 			continue
 		}
-		added[kind.pair()], rules[kind] = l, b.Rules
+		if there.place == 0 {
+			there.place = int32(len(added)) + 1
+		}
+		added[kind.pair()], rules[kind] = registered{l, there.place}, b.Rules
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -214,10 +225,27 @@ func join(there Listener, b Binding) (Listener, error) {
 
 // ListenerFor implements [ListenerRegistry].
 func (r *Registry) ListenerFor(aggregate AggregateType, event EventType) (Listener, bool) {
+	l, ok := r.find(aggregate, event)
+	return l.Listener, ok
+}
+
+// find looks up the exact pair, with its place.
+func (r *Registry) find(aggregate AggregateType, event EventType) (registered, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	l, ok := r.kinds[EventKind{AggregateType: aggregate, EventType: event}]
 	return l, ok
+}
+
+// places are the pairs in the order of their places.
+func (r *Registry) places() []EventKind {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	kinds := make([]EventKind, len(r.kinds))
+	for kind, l := range r.kinds {
+		kinds[l.place-1] = kind
+	}
+	return kinds
 }
 
 // batchListeners is the set of the batch listeners.
@@ -226,7 +254,7 @@ func (r *Registry) batchListeners() map[*batchListener]bool {
 	defer r.mu.RUnlock()
 	set := map[*batchListener]bool{}
 	for _, l := range r.kinds {
-		if batch, ok := l.(*batchListener); ok {
+		if batch, ok := l.Listener.(*batchListener); ok {
 			set[batch] = true
 		}
 	}

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox/internal/leases"
@@ -233,7 +234,7 @@ type PollOptions struct {
 type ClaimOptions struct {
 	// Owner names this node. The name must differ from that of every other process that runs.
 	// locked_by has the name before a slash and a number for each claim. Defaults to host, process
-	// id and a random part. At most 112 characters.
+	// id and a random part. At most 112 characters, which do not begin with [DeletedBy].
 	Owner string
 	// LeaseDuration is how long a lease lasts without being renewed; a node that is alive renews a
 	// lease three times in that time. Defaults to 5 minutes. There is no lower limit, but below a
@@ -248,6 +249,10 @@ type ClaimOptions struct {
 	// the oldest events first, whatever their tenant, in ranges.
 	TenantsInTurn bool
 }
+
+// DeletedBy is the beginning of locked_by in the DONE row of a dead letter that was deleted and can be
+// restored. The id of the deletion follows. No lease begins so.
+const DeletedBy = "deleted "
 
 // NoRetention is the retention that keeps nothing: rows are purged as soon as
 // they are DONE or DEAD.
@@ -338,6 +343,9 @@ func (o PollOptions) withDefaults() PollOptions {
 
 func (o ClaimOptions) validate(v *validator) {
 	v.text("Owner", o.Owner, leases.MaxOwner)
+	if strings.HasPrefix(o.Owner, DeletedBy) {
+		v.add("Owner", fmt.Sprintf("begins with %q, which marks the rows of deleted dead letters; choose another name", DeletedBy))
+	}
 	v.duration("LeaseDuration", o.LeaseDuration)
 }
 

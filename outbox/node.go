@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -124,4 +126,36 @@ func (a *announcer) close() error {
 		return fmt.Errorf("outbox: withdrawing the report of this node: %w", err)
 	}
 	return nil
+}
+
+// programVersion is the version in the build information of the program, or "".
+var programVersion = sync.OnceValue(func() string {
+	info, known := debug.ReadBuildInfo()
+	if !known {
+		return ""
+	}
+	return versionOf(info)
+})
+
+// versionOf is the version of the main module, or, without such a version, the beginning of the revision.
+func versionOf(info *debug.BuildInfo) string {
+	const revisionLength = 12 // as in a pseudo-version
+	version, modified := info.Main.Version, ""
+	if version == "(devel)" {
+		version = ""
+	}
+	if version == "" {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				version = s.Value[:min(len(s.Value), revisionLength)]
+			case s.Key == "vcs.modified" && s.Value == "true":
+				modified = "+dirty" // as in a version of the main module
+			}
+		}
+	}
+	if version == "" {
+		return ""
+	}
+	return singleLine(version+modified, MaxVersionLength)
 }

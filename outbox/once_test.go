@@ -51,6 +51,7 @@ func TestAnEventWithAnIDThatIsThereIsForgotten(t *testing.T) {
 					var there *outbox.DuplicateEventError
 					require.ErrorAs(t, err, &there)
 					require.Equal(t, "a", there.EventID)
+					require.Equal(t, []string{"a"}, there.EventIDs)
 				}
 				_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("b")})
 				require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (Page[EventRow], 
 	if err := q.validate(); err != nil {
 		return Page[EventRow]{}, err
 	}
-	q.Limit = defaultTo(q.Limit, DefaultFindLimit)
+	q.Limit, q.EventFilter = defaultTo(q.Limit, DefaultFindLimit), q.ofDeletion()
 	page, err := o.store.FindEvents(ctx, o.db, q)
 	for i := range page.Rows {
 		page.Rows[i].original()
@@ -46,10 +47,13 @@ func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (Page[EventRow], 
 }
 
 // original fills in the listener that the row is for, and the event's id and headers for
-// that listener.
+// that listener, and the deletion of a deleted dead letter.
 func (r *EventRow) original() {
 	env, listener := originalOf(&r.Envelope)
 	r.Listener, r.OriginalID, r.Headers = listener, env.EventID, env.Headers
+	if id, deleted := strings.CutPrefix(r.Lease, DeletedBy); deleted && r.Status == StatusDone {
+		r.DeletionID, r.DiedAt, r.Lease, r.LeasedAt = id, r.LeasedAt, "", time.Time{}
+	}
 }
 
 // FindEvent reads an event of any status. FindEvent fails with [ErrNotFound] when there is
@@ -95,7 +99,7 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	}
 	st := Stats{Pending: s.Due + s.Delayed, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, DuePaused: s.DuePaused, Paused: paused}
 	st.OldestDueAge = dueAge(now, s.OldestDue)
-	if st.OldestDueAge > minMaxDueAge {
+	if st.OldestDueAge > minMaxDueAge || !o.delivers() { // a reader of the log may keep the table empty
 		if err := o.readLate(ctx, now, kinds, &st); err != nil {
 			return Stats{}, err
 		}
@@ -119,11 +123,22 @@ func dueAge(now, since time.Time) time.Duration {
 }
 
 // readLate reads which kinds are later than their own MaxDueAge, and sets OldestDueAge to that of the
-// other kinds.
+// other kinds. A process that publishes the rows from the log leaves them as they are: then OldestDueAge is how
+// long that process has not published the whole log.
 func (o *Outbox) readLate(ctx context.Context, now time.Time, paused []EventKind, st *Stats) error {
-	ages, err := o.allMaxDueAges(ctx)
-	if err != nil || len(ages) == 0 {
+	nodes, err := o.store.Nodes(ctx, o.db)
+	if err != nil {
 		return err
+	}
+	log, reads := logAge(now, nodes)
+	if reads {
+		st.OldestDueAge = log
+		return nil
+	}
+	defer func() { st.OldestDueAge = max(st.OldestDueAge, log) }() // of a reader that died
+	ages := o.allMaxDueAges(nodes)
+	if len(ages) == 0 || st.OldestDueAge <= minMaxDueAge {
+		return nil
 	}
 	q := DueKindsQuery{Now: now, Except: paused}
 	for _, kind := range slices.SortedFunc(maps.Keys(ages), compareKinds) {
@@ -146,14 +161,31 @@ func (o *Outbox) readLate(ctx context.Context, now time.Time, paused []EventKind
 	return nil
 }
 
+// logAge is how long the readers of the log that live have not published the whole log, and whether there are
+// such readers. If no process delivers in any way, readers that died count. An age of less than two reports may
+// be that of the reports.
+func logAge(now time.Time, nodes []Node) (age time.Duration, live bool) {
+	delivers := slices.ContainsFunc(nodes, func(n Node) bool { return n.Live && n.Delivers() })
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Log == nil || n.Live != delivers {
+			continue
+		}
+		at := now
+		if n.Live {
+			at, live = n.SeenAt, true
+		}
+		if behind := at.Sub(later(n.LastPoll, n.Started)); behind > 2*announceEvery {
+			age = max(age, behind)
+		}
+	}
+	return age, live
+}
+
 // allMaxDueAges are the limits of lateness of the kinds that have one, as far as the processes of the
 // table know them: those of this process, then the shortest of those that live nodes reported, or that
 // dead nodes reported, if no node lives.
-func (o *Outbox) allMaxDueAges(ctx context.Context) (map[EventKind]time.Duration, error) {
-	nodes, err := o.store.Nodes(ctx, o.db)
-	if err != nil {
-		return nil, err
-	}
+func (o *Outbox) allMaxDueAges(nodes []Node) map[EventKind]time.Duration {
 	live := slices.ContainsFunc(nodes, func(n Node) bool { return n.Live && n.Delivers() })
 	ages := map[EventKind]time.Duration{}
 	for i := range nodes {
@@ -164,7 +196,7 @@ func (o *Outbox) allMaxDueAges(ctx context.Context) (map[EventKind]time.Duration
 		}
 	}
 	maps.Copy(ages, o.maxDueAges())
-	return ages, nil
+	return ages
 }
 
 // Nodes lists the processes that deliver from the table or write to it, by owner. Processes that
@@ -219,7 +251,7 @@ func (o *Outbox) Pause(ctx context.Context, pause Pause) error {
 		return err
 	}
 	pause.Since, pause.Automatic = storedTime(o.clock.Now()), false
-	return o.changePause(ctx, "pausing", pause.Kind, AuditEntry{Action: "pause", Target: pauseTarget(pause.Kind, pause.AggregateID), Reason: pause.Reason}, func() error {
+	return o.changePause(ctx, "pausing", pause.Kind, AuditEntry{Action: "pause", Target: pauseTarget(pause.Kind, pause.AggregateID) + untilTarget(pause.Until), Reason: pause.Reason}, func() error {
 		if !pause.Until.IsZero() {
 			pause.Until = storedTime(pause.Until)
 			if err := o.checkUntil(ctx, pause.Until); err != nil {
@@ -337,6 +369,105 @@ func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, 
 	return o.auditor().record(ctx, e, err)
 }
 
+// StartReplay delivers events again that were delivered before, to a single listener, whatever the other
+// listeners did with them: so a new listener gets the events from before its time, and a listener that was
+// mended gets the events that it did wrong. The events come from the DONE rows of the table, so a replay
+// reaches as far back as rows are kept: an event that is deleted when it is done, or that a purge has
+// deleted, is not replayed.
+//
+// StartReplay checks the replay and stores it; the processes that deliver do the rest, and go on with it
+// when one of them ends. They look for new replays every five seconds; the process of the call looks at
+// once if it delivers. A second apart, a step of the replay adds a row for the listener for each of the
+// next Rate events, in the order of their delivery. The next step waits until each of these rows was tried,
+// so a replay waits for a listener that is slow or paused, or that no process has (see
+// [ReplayStatus].Waiting), and does not fill the table. The rows of a step become due in the order in which
+// their events occurred.
+//
+// The listener gets an event with its id, its times and its headers, as in the first delivery. Its
+// failures are retried, and die, as those of a listener of several. Rules count, too: an event that is
+// older than [Rules].Expires dies. The outcome of the first delivery does not change, also not a dead
+// letter of this listener.
+//
+// StartReplay returns a [FieldError] for a field that is missing or cannot be stored, and [ErrReplayExists]
+// if the table has a replay of this name. An event whose delivery a transaction of more than a minute stored
+// may be left out if it was delivered shortly before Until.
+func (o *Outbox) StartReplay(ctx context.Context, replay Replay) error {
+	if err := o.replays().start(ctx, &replay); err != nil {
+		var field *FieldError
+		if !errors.As(err, &field) {
+			err = fmt.Errorf("outbox: starting replay %.64q: %w", replay.Name, err)
+		}
+		return err
+	}
+	o.askReplayer()
+	return o.auditor().record(ctx, AuditEntry{Action: "start-replay", Target: replay.target(), Reason: replay.Reason}, nil)
+}
+
+// StopReplay stops a replay: no further events are added for the listener. The events that were added are
+// delivered. Stopping a replay that does not run changes nothing. StopReplay fails with [ErrNotFound] if the
+// table has no replay of this name.
+func (o *Outbox) StopReplay(ctx context.Context, name string) error {
+	return o.changeReplay(ctx, "stop", "stopping", name, ReplayRunning, ReplayStopped)
+}
+
+// ContinueReplay continues a replay that was stopped, where the replay had come to. Continuing a replay that
+// runs changes nothing. ContinueReplay fails with [ErrNotFound] if the table has no replay of this name, and
+// returns a [FieldError] for a replay that is done.
+func (o *Outbox) ContinueReplay(ctx context.Context, name string) error {
+	return o.changeReplay(ctx, "continue", "continuing", name, ReplayStopped, ReplayRunning)
+}
+
+func (o *Outbox) changeReplay(ctx context.Context, action, doing, name string, from, to ReplayState) error {
+	row, changed, err := o.replays().change(ctx, name, from, to)
+	if err != nil {
+		return fmt.Errorf("outbox: %s replay %.64q: %w", doing, name, err)
+	}
+	if row.State == ReplayDone && to == ReplayRunning {
+		return &FieldError{Field: "Replay.Name", Problem: fmt.Sprintf("is %.64q, and this replay is done; start a replay with another name", name)}
+	}
+	o.askReplayer()
+	if !changed {
+		return nil
+	}
+	return o.auditor().record(ctx, AuditEntry{Action: action + "-replay", Target: "replay=" + url.QueryEscape(name), Count: int(row.Added)}, nil)
+}
+
+// Replays lists the replays of delivered events, the replay that started last first. There are at most
+// [MaxReplays].
+func (o *Outbox) Replays(ctx context.Context) ([]ReplayStatus, error) {
+	rows, err := o.store.Replays(ctx, o.db)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]ReplayStatus, len(rows))
+	for i := range rows {
+		row, problem := readReplay(rows[i].Value)
+		if problem != nil {
+			list[i].Problem = problem.Error()
+			continue
+		}
+		list[i] = row.status()
+		if row.State == ReplayRunning {
+			if list[i].Waiting, err = o.store.Untried(ctx, o.db, row.Last); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b ReplayStatus) int {
+		return cmp.Or(b.Started.Compare(a.Started), strings.Compare(a.Name, b.Name))
+	})
+	return list, nil
+}
+
+func (o *Outbox) replays() replays { return replays{o.db, o.store} }
+
+// askReplayer makes the replayer of this process look for replays now.
+func (o *Outbox) askReplayer() {
+	if o.replayer != nil {
+		o.replayer.ask()
+	}
+}
+
 // Audit lists the entries of the audit log, the newest first.
 func (o *Outbox) Audit(ctx context.Context, q AuditQuery) (Page[AuditEntry], error) {
 	if q.Limit < 0 || q.Limit > MaxAuditLimit {
@@ -365,6 +496,16 @@ func (o *Outbox) RecordChange(ctx context.Context, e AuditEntry) error {
 }
 
 func (o *Outbox) auditor() auditor { return auditor{o.db, o.store, o.clock} }
+
+// Retention is how long this process keeps the rows of events that ended, unless a kind has a retention of
+// its own ([Rules]); so long can a deletion of dead letters be undone. purges is false if the process purges
+// no rows by their end: without [Config].Purge, and in [WriterOnly].
+func (o *Outbox) Retention() (retention time.Duration, purges bool) {
+	if o.purger == nil || o.purger.byAge {
+		return 0, false
+	}
+	return o.purger.opts.Retention, true
+}
 
 // Purge runs a purge now: it deletes all rows that are older than [Config].Purge says, and
 // returns how many rows it deleted, also with an error. Without that configuration, Purge

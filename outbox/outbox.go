@@ -30,6 +30,7 @@ type Outbox struct {
 	dispatcher *dispatcher
 	poller     *poller
 	purger     *purger
+	replayer   *replayer  // nil in WriterOnly and in a Drain
 	hold       *hold.Hold // in SingleNode and Ordered, else nil
 	announcer  *announcer
 	writerName string // in WriterOnly
@@ -40,6 +41,7 @@ type Outbox struct {
 	clock         Clock
 	log           *slog.Logger
 	mode          Mode
+	version       string  // of the program
 	builder       builder // makes the engine of a Drain
 	purge         *PurgeOptions
 	maxDueAges    func() map[EventKind]time.Duration // of the rules of this process
@@ -150,6 +152,9 @@ func (o *Outbox) startParts(ctx context.Context) error {
 	}
 	if o.delivers() {
 		errs = append(errs, o.dispatcher.Start(ctx), o.poller.Start(ctx))
+		if o.replayer != nil {
+			errs = append(errs, o.replayer.Start(ctx))
+		}
 	}
 	if o.purger != nil {
 		errs = append(errs, o.purger.Start(ctx))
@@ -235,7 +240,7 @@ func (o *Outbox) logStart() {
 
 // node is the report of this process.
 func (o *Outbox) node() Node {
-	n := Node{Owner: o.owner(), Mode: modeName(o.mode), MaxDueAges: reported(o.maxDueAges()), Totals: o.counts.totals()}
+	n := Node{Owner: o.owner(), Mode: modeName(o.mode), Version: o.version, MaxDueAges: reported(o.maxDueAges()), Totals: o.counts.totals()}
 	if !o.delivers() {
 		n.Mode = modeName(WriterOnly{})
 		return n
@@ -271,14 +276,6 @@ func reported(ages map[EventKind]time.Duration) (list []KindAge) {
 		list = append(list, KindAge{kind, ages[kind]})
 	}
 	return list
-}
-
-// sizeOf is the number of bytes of the names of kinds.
-func sizeOf(kinds []EventKind) (n int) {
-	for _, kind := range kinds {
-		n += len(kind.AggregateType) + len(kind.EventType)
-	}
-	return n
 }
 
 // owner is the name of this process's leases and of its hold. In WriterOnly, which has neither,
@@ -327,6 +324,9 @@ func (o *Outbox) shutdown(ctx context.Context) {
 	defer cancel()
 	if o.purger != nil {
 		errs = append(errs, o.purger.Close(soon))
+	}
+	if o.replayer != nil {
+		errs = append(errs, o.replayer.Close(soon))
 	}
 	if o.poller != nil {
 		errs = append(errs, o.poller.Close(soon))

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"mime"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
@@ -47,6 +48,7 @@ type Payload struct {
 	codec       Codec  // nil is DefaultCodec
 	err         error  // of marshalling; reported by Envelope.Validate and Write
 	trusted     bool   // data is known to be valid
+	version     int    // 0: version 1
 }
 
 // ContentTypeJSON is the content type of JSON payloads.
@@ -106,6 +108,26 @@ func (p Payload) WithCodec(codec Codec) Payload {
 	p.codec = codec
 	return p
 }
+
+// WithVersion is the payload with the version of its format, at least 1. A [Topic] sets the version
+// of the payloads that it makes; see [Topic.WithVersion].
+//
+// A row has the version in the header [HeaderVersion], unless the version is 1. Relays send the
+// version as the attribute dataversion of CloudEvents.
+func (p Payload) WithVersion(version int) Payload {
+	switch {
+	case version < 1 && p.err == nil:
+		return Payload{err: fmt.Errorf("the version is %d; versions begin with 1", version)}
+	case version == 1:
+		p.version = 0
+	default:
+		p.version = version
+	}
+	return p
+}
+
+// Version is the version of the payload's format: 1, unless [Payload.WithVersion] set another.
+func (p Payload) Version() int { return max(p.version, 1) }
 
 // Decode unmarshals the payload into v, a pointer. The text of the error quotes nothing of the
 // payload, because errors go to logs, traces and the table. The error wraps the codec's error.
@@ -220,14 +242,20 @@ func (e *decodeError) Error() string {
 // content type of bytes is a header that only the row has.
 
 // StoredHeaders are the headers that a store writes for an event, beside the text of
-// [Payload.String]: the headers of the event, and [HeaderContentType] for bytes.
+// [Payload.String]: the headers of the event, [HeaderContentType] for bytes, and [HeaderVersion] for
+// a version other than 1.
 func StoredHeaders(env *Envelope) map[string]string {
-	if env.Payload.IsJSON() {
+	if env.Payload.IsJSON() && env.Payload.version == 0 {
 		return env.Headers
 	}
-	headers := make(map[string]string, len(env.Headers)+1)
+	headers := make(map[string]string, len(env.Headers)+2)
 	maps.Copy(headers, env.Headers)
-	headers[HeaderContentType] = env.Payload.ContentType()
+	if !env.Payload.IsJSON() {
+		headers[HeaderContentType] = env.Payload.ContentType()
+	}
+	if env.Payload.version != 0 {
+		headers[HeaderVersion] = strconv.Itoa(env.Payload.version)
+	}
 	return headers
 }
 
@@ -237,21 +265,37 @@ func StoredHeaders(env *Envelope) map[string]string {
 func ReadStored(env *Envelope, headers map[string]string, payload string) error {
 	env.Headers, env.Payload = headers, Payload{data: payload}
 	contentType, isBytes := headers[HeaderContentType]
-	if !isBytes {
+	text, hasVersion := headers[HeaderVersion]
+	if !isBytes && !hasVersion {
 		return nil
 	}
-	data, ok := bytesOf(payload)
-	if !ok || contentType == "" {
-		return errNotBytes
+	read := Payload{data: payload}
+	if isBytes {
+		data, ok := bytesOf(payload)
+		if !ok || contentType == "" {
+			return errNotBytes
+		}
+		read = Payload{data: data, contentType: contentType}
 	}
-	env.Payload = Payload{data: data, contentType: contentType}
-	if delete(headers, HeaderContentType); len(headers) == 0 {
+	if hasVersion {
+		version, err := strconv.Atoi(text)
+		if err != nil || version < 1 {
+			return errNotVersion
+		}
+		read = read.WithVersion(version)
+	}
+	env.Payload = read
+	delete(headers, HeaderContentType)
+	if delete(headers, HeaderVersion); len(headers) == 0 {
 		env.Headers = nil
 	}
 	return nil
 }
 
-var errNotBytes = errors.New("payload is no JSON string in base64, or the header " + HeaderContentType + " is empty")
+var (
+	errNotBytes   = errors.New("payload is no JSON string in base64, or the header " + HeaderContentType + " is empty")
+	errNotVersion = errors.New("the header " + HeaderVersion + " is no number from 1")
+)
 
 // storedBytes is the JSON string that holds bytes.
 func storedBytes(data string) string {

@@ -155,7 +155,7 @@ func TestProcessesTakeDifferentRanges(t *testing.T) {
 	a.track.readEnded(second)
 	a.track.readEnded(third)
 	dl := delivery{env: &Envelope{EventID: "1"}, right: second}
-	require.True(t, a.track.acquire(&dl))
+	require.True(t, isNew(a.track.acquire(&dl)))
 	g, err = a.gap(t.Context(), at(10))
 	require.NoError(t, err)
 	require.Equal(t, gap{after: at(10), upto: at(20), at: 1, version: l.list.Version}, g)

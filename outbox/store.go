@@ -50,7 +50,8 @@ type Store interface {
 	//
 	// An envelope is skipped if another NEW or RETRY row of the same types, perhaps of an envelope
 	// before it, has its UniqueKey: the id in the result is that of the row. Keys are compared byte by
-	// byte. Otherwise, if a row has the id of an envelope, the error is a [DuplicateEventError].
+	// byte. Otherwise, if a row has the id of an envelope, the error is a [DuplicateEventError]; its EventIDs
+	// may be nil.
 	// InsertOnce waits for an open transaction that has inserted such a row.
 	//
 	// An envelope with KeepLatest is not skipped. If the row that has its UniqueKey is one that TakeBack
@@ -155,9 +156,9 @@ type Store interface {
 	// when no kind is paused.
 	Stats(ctx context.Context, db DB, now time.Time, paused []EventKind) (StoreStats, error)
 
-	// QueryDead lists DEAD rows by the time they died, then by id: without payloads, with
-	// the headers HeaderListener and HeaderEventID alone, and with the first MaxErrorLength
-	// characters of the error.
+	// QueryDead lists DEAD rows by the time they died, then by id: without payloads, with the header
+	// HeaderListener alone, and with the first MaxErrorLength characters of the error. Without
+	// [DeadRowsQuery].Listed it fills the fields that filters and groups compare.
 	QueryDead(ctx context.Context, db DB, q DeadRowsQuery) ([]DeadLetter, error)
 	// GetDead reads a DEAD row; [ErrNotFound] when no DEAD row has this id.
 	GetDead(ctx context.Context, db DB, eventID string) (DeadLetter, error)
@@ -168,8 +169,36 @@ type Store interface {
 	// number of changed rows. Rows whose unique key a NEW or RETRY row has stay DEAD: then the others
 	// are changed, and the error is a [KeyTakenError].
 	ReplayDead(ctx context.Context, db DB, eventIDs []string, now time.Time, to Status) (int, error)
-	// DeleteDead deletes the rows with these ids that are DEAD and returns their number.
-	DeleteDead(ctx context.Context, db DB, eventIDs []string) (int, error)
+	// DeleteDead takes the rows with these ids that are DEAD from the dead letters, and returns their
+	// number. With an empty by, DeleteDead deletes the rows. Otherwise the rows become DONE, in a form that
+	// RestoreDead undoes: locked_at is the done_at that the row had, or NULL if that is no time;
+	// locked_by is by, and done_at is at. by begins with [DeletedBy].
+	DeleteDead(ctx context.Context, db DB, eventIDs []string, by string, at time.Time) (int, error)
+	// RestoreDead makes rows DEAD again that DeleteDead made DONE, those with the earliest done_at first: done_at is
+	// the locked_at of the row, and the row has no lease.
+	RestoreDead(ctx context.Context, db DB, q DeletedQuery) (Restored, error)
+	// CountDeleted counts the rows that RestoreDead would make DEAD, up to q.Limit.
+	CountDeleted(ctx context.Context, db DB, q DeletedQuery) (int64, error)
+
+	// Replays reads the rows of the replays of delivered events, in any order, without their names; see
+	// [Outbox.StartReplay].
+	Replays(ctx context.Context, db DB) ([]ReplayRow, error)
+	// SetReplay replaces the row of the replay with this name in one transaction, and reports whether it
+	// did: not if the row does not have the version was; an empty was stands for no row. next.Version is a
+	// name that no other call has, of 128 characters at most. An empty next.Value deletes the row.
+	//
+	// With envelopes, SetReplay also inserts these as NEW rows with no attempts, no lease, created_at
+	// OccurredAt and available_at AvailableAt, sets NextAt to a second from now by the database's clock, and
+	// changes nothing before the NextAt that the row has. A row whose id exists already stays as it is.
+	// Without envelopes NextAt stays as it is. next.NextAt and next.Now are ignored. A store need not have
+	// room for a value of more than 60,000 bytes.
+	SetReplay(ctx context.Context, db DB, was string, next ReplayRow, envs []Envelope) (bool, error)
+	// Delivered looks at DONE rows behind a place, in the order of done_at and event id, and reads the events
+	// that the query chooses, with their payloads. Rows for one of several listeners, deleted dead letters and
+	// rows without a readable done_at are no events.
+	Delivered(ctx context.Context, db DB, q DeliveredQuery) (Delivered, error)
+	// Untried counts the rows with these ids that are NEW or RETRY and have no attempts.
+	Untried(ctx context.Context, db DB, eventIDs []string) (int, error)
 
 	// Now reads the database's clock.
 	Now(ctx context.Context, db DB) (time.Time, error)
@@ -347,6 +376,75 @@ type Purged struct {
 	Last time.Time
 }
 
+// DeletedQuery says which rows of deleted dead letters a [Store] restores or counts at once.
+type DeletedQuery struct {
+	// By is the locked_by of the rows.
+	By string
+	// Since and Until bound done_at: Since <= done_at < Until.
+	Since, Until time.Time
+	// Limit is the most rows; positive.
+	Limit int
+}
+
+// Restored is the result of [Store].RestoreDead.
+type Restored struct {
+	// Rows is how many rows became DEAD.
+	Rows int
+	// Looked is how many rows were found. Another call may have changed some of them before they were
+	// restored. If there are fewer than the limit, there are no more.
+	Looked int
+	// Last is the latest done_at of the rows that were found.
+	Last time.Time
+}
+
+// ReplayRow is the row of a replay of delivered events; see [Outbox.StartReplay].
+type ReplayRow struct {
+	// Name identifies the row. [Store].Replays leaves Name empty.
+	Name string
+	// Version is the name of the call that set the row.
+	Version string
+	// Value is the state of the replay, which a store does not read: valid UTF-8 without NUL.
+	Value string
+	// NextAt is when rows may be added again, by the database's clock. Zero: at any time.
+	NextAt time.Time
+	// Now is the time of the database's clock when the row was read.
+	Now time.Time
+}
+
+// DeliveredQuery says which DONE rows [Store].Delivered looks at, and which events it reads.
+type DeliveredQuery struct {
+	// AggregateType and EventTypes are the kinds of the events; both are given.
+	AggregateType AggregateType
+	EventTypes    []EventType
+	// AggregateID and TenantID choose the events of an aggregate or a tenant. Empty: of all.
+	AggregateID string
+	TenantID    string
+	// AfterDoneAt and AfterEventID are the place of the last row of the call before. With an empty
+	// AfterEventID the rows with done_at AfterDoneAt are looked at, too.
+	AfterDoneAt  time.Time
+	AfterEventID string
+	// Until leaves out rows with done_at at or after Until.
+	Until time.Time
+	// Look is the most rows to look at, and Limit the most events; both are positive. A store may return
+	// fewer events, so that their payloads are not larger than a few MiB together.
+	Look, Limit int
+}
+
+// Delivered is the result of [Store].Delivered.
+type Delivered struct {
+	// Events are in the order of done_at and event id.
+	Events []Envelope
+	// Looked is how many rows were looked at, and Unreadable how many of the chosen events cannot be read.
+	// A row that was deleted meanwhile counts as looked at.
+	Looked, Unreadable int
+	// DoneAt and EventID are the place of the last row that was looked at; without such a row, the place of
+	// the query.
+	DoneAt  time.Time
+	EventID string
+	// End: there are no rows before Until behind the place.
+	End bool
+}
+
 // StatsLimit is where the counts of [StoreStats] stop.
 const StatsLimit = 100_000
 
@@ -397,8 +495,9 @@ type DeadRowsQuery struct {
 	Limit int
 	// KeysOnly fills only EventID and DiedAt.
 	KeysOnly bool
-	// Sizes fills PayloadBytes. The database then reads each payload.
-	Sizes bool
+	// Listed fills also OccurredAt, AvailableAt, Attempts, the header [HeaderEventID] of a row for one of
+	// several listeners, and PayloadBytes, for which the database reads each payload.
+	Listed bool
 }
 
 // DeadLetter is an event that was given up.
@@ -734,7 +833,7 @@ type Status int
 // The states of a row. DONE and DEAD are terminal.
 const (
 	StatusNew   Status = 0 // written, or deferred by its listener
-	StatusDone  Status = 1 // delivered
+	StatusDone  Status = 1 // delivered, or a deleted dead letter; see EventRow.DeletionID
 	StatusRetry Status = 2 // failed, due again at available_at
 	StatusDead  Status = 3 // not delivered again unless replayed; see DeadLetters
 )

@@ -26,9 +26,9 @@ type tracker struct {
 	mu      sync.Mutex
 	events  map[string]*delivery
 	reading bool
-	due     time.Time           // the read returns the events that are due by then
-	last    *delivery           // in [Ordered], the last one with an outcome; see [tracker.setLast]
-	left    map[string]struct{} // events that left since the read began and were due then
+	due     time.Time       // the read returns the events that are due by then
+	last    *delivery       // in [Ordered], the last one with an outcome; see [tracker.setLast]
+	left    map[string]bool // events that left since the read began and were due then; true: without an outcome
 
 	takeovers int       // in hand
 	survived  int       // not in hand any more, of the events taken over the first time
@@ -41,7 +41,7 @@ type tracker struct {
 const takeoverStep = time.Second
 
 func newTracker(wake func()) *tracker {
-	return &tracker{events: map[string]*delivery{}, left: map[string]struct{}{}, wake: wake}
+	return &tracker{events: map[string]*delivery{}, left: map[string]bool{}, wake: wake}
 }
 
 // reserve marks the deliveries whose events are not in hand.
@@ -81,8 +81,9 @@ func (t *tracker) promote(d *delivery) bool {
 
 // acquire takes an event that was read or claimed; false when the event is a copy of an event that
 // is in hand, or was when the present read began. When the copy was claimed, the delivery in hand
-// goes on under the lease of the copy.
-func (t *tracker) acquire(d *delivery) bool {
+// goes on under the lease of the copy. comes says of a copy that the event is given back, or will be
+// because the hold began a new term: in [Ordered] the rows behind the copy must not go before it.
+func (t *tracker) acquire(d *delivery) (acquired, comes bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if held := t.events[d.id()]; held != nil && held.covers(d) {
@@ -91,10 +92,10 @@ func (t *tracker) acquire(d *delivery) bool {
 			held.lease, held.until = d.lease, d.until
 			held.claimed = claimed{max(held.claimed.attempts, d.env.Attempts), held.claimed.counted || d.counted}
 		}
-		return false
+		return false, held.term != d.term && held.state == inHand
 	}
-	if _, stale := t.left[d.id()]; stale && d.lease == "" {
-		return false
+	if comes, stale := t.left[d.id()]; stale && d.lease == "" {
+		return false, comes
 	}
 	if held := t.events[d.id()]; held != nil {
 		t.forget(held)
@@ -109,7 +110,7 @@ func (t *tracker) acquire(d *delivery) bool {
 			t.since = time.Now()
 		}
 	}
-	return true
+	return true, false
 }
 
 // covers reports whether the other delivery of the same event is a copy. A row that was only read
@@ -154,7 +155,7 @@ func (t *tracker) release(ds ...*delivery) (leases []Lease) {
 		if d.right != nil {
 			d.right.gaveBack = true
 		}
-		t.leave(d)
+		t.leave(d, !d.completed)
 		if d.lease != "" {
 			leases = append(leases, Lease{EventID: d.id(), Name: d.lease})
 		}
@@ -202,20 +203,20 @@ func (t *tracker) settle(outcome Outcome, ds []*delivery, marks []Mark, left map
 			}
 			back = append(back, Lease{EventID: d.id(), Name: d.lease})
 		}
-		t.leave(d)
+		t.leave(d, false)
 	}
 	return again, back
 }
 
-// leave removes a delivery, and remembers its event while the poller reads; mu is
-// held.
-func (t *tracker) leave(d *delivery) {
+// leave removes a delivery, and remembers the event while the poller reads, and whether the event
+// comes again because it has no outcome; mu is held.
+func (t *tracker) leave(d *delivery, comes bool) {
 	if t.events[d.id()] != d {
 		return
 	}
 	t.forget(d)
 	if t.reading && !d.env.AvailableAt.After(t.due) {
-		t.left[d.id()] = struct{}{}
+		t.left[d.id()] = comes
 	}
 }
 

@@ -13,7 +13,7 @@ func TestOnlyEventsThatWereDueWhenAReadBeganAreRememberedDuringIt(t *testing.T) 
 	tr, began := newTracker(func() {}), time.Now()
 	came := func(id string, due time.Time) *delivery {
 		d := &delivery{env: &Envelope{EventID: id, AvailableAt: due}}
-		require.True(t, tr.acquire(d))
+		require.True(t, isNew(tr.acquire(d)))
 		return d
 	}
 	before := came("before", began)
@@ -23,10 +23,10 @@ func TestOnlyEventsThatWereDueWhenAReadBeganAreRememberedDuringIt(t *testing.T) 
 	}
 	tr.release(before)
 	require.Len(t, tr.left, 1)
-	require.False(t, tr.acquire(before), "the read may have seen its row before the outcome")
+	require.False(t, isNew(tr.acquire(before)), "the read may have seen its row before the outcome")
 	tr.endRead()
 	require.Empty(t, tr.left)
-	require.True(t, tr.acquire(before), "the next read did not")
+	require.True(t, isNew(tr.acquire(before)), "the next read did not")
 }
 
 // A takeover whose retry took effect is claimed again before its answer came: the
@@ -35,11 +35,11 @@ func TestATakeoverThatIsReplacedMakesRoom(t *testing.T) {
 	t.Parallel()
 	tr, at := newTracker(func() {}), time.Now()
 	first := &delivery{env: &Envelope{EventID: "e", Attempts: 1}, lease: "me/1", takeover: true}
-	require.True(t, tr.acquire(first))
+	require.True(t, isNew(tr.acquire(first)))
 	first.outcome, first.next = OutcomeDeferred, at
 	marks := tr.storing([]*delivery{first})
 	again := &delivery{env: &Envelope{EventID: "e", Attempts: 1, AvailableAt: at}, lease: "me/2"}
-	require.True(t, tr.acquire(again))
+	require.True(t, isNew(tr.acquire(again)))
 	refused, back := tr.settle(OutcomeDone, []*delivery{first}, marks, nil)
 	require.Empty(t, refused)
 	require.Empty(t, back)
@@ -55,9 +55,9 @@ func TestAClaimOfAnEventInHandTellsItsAttempts(t *testing.T) {
 	t.Parallel()
 	tr := newTracker(func() {})
 	held := &delivery{env: &Envelope{EventID: "e", Attempts: 1}, right: &right{until: time.Now().Add(-time.Hour)}}
-	require.True(t, tr.acquire(held))
+	require.True(t, isNew(tr.acquire(held)))
 	require.False(t, tr.leased(held))
-	require.False(t, tr.acquire(&delivery{env: &Envelope{EventID: "e", Attempts: 2}, lease: "me/1", counted: true}))
+	require.False(t, isNew(tr.acquire(&delivery{env: &Envelope{EventID: "e", Attempts: 2}, lease: "me/1", counted: true})))
 	require.True(t, tr.leased(held), "the delivery goes on under the lease of the claim")
 	require.Equal(t, 2, held.env.Attempts)
 	require.True(t, held.counted)
@@ -69,9 +69,49 @@ func TestAMovedRowWhoseRetryTookEffectIsANewDelivery(t *testing.T) {
 	for moved, copied := range map[time.Duration]bool{0: false, time.Microsecond: false, time.Second: true} {
 		tr, at := newTracker(func() {}), time.Now()
 		held := &delivery{env: &Envelope{EventID: "e"}, outcome: OutcomeRetry, next: at}
-		require.True(t, tr.acquire(held))
+		require.True(t, isNew(tr.acquire(held)))
 		tr.storing([]*delivery{held})
-		taken := tr.acquire(&delivery{env: &Envelope{EventID: "e", AvailableAt: at.Add(moved)}, lease: "me/1"})
-		require.Equal(t, !copied, taken, moved)
+		acquired, _ := tr.acquire(&delivery{env: &Envelope{EventID: "e", AvailableAt: at.Add(moved)}, lease: "me/1"})
+		require.Equal(t, !copied, acquired, moved)
 	}
+}
+
+// isNew is the first answer of acquire.
+func isNew(acquired, _ bool) bool { return acquired }
+
+func TestACopySaysWhetherTheEventComesAgain(t *testing.T) {
+	t.Parallel()
+	tr, began := newTracker(func() {}), time.Now()
+	of := func(term int64) *delivery {
+		return &delivery{env: &Envelope{EventID: "e", AvailableAt: began}, term: term}
+	}
+	comes := func(term int64) bool {
+		acquired, comes := tr.acquire(of(term))
+		require.False(t, acquired)
+		return comes
+	}
+	held := of(1)
+	require.True(t, isNew(tr.acquire(held)))
+	require.False(t, comes(1), "it is queued in front")
+	require.True(t, comes(2), "a worker will give it back")
+	tr.beginRead(began)
+	tr.release(held)
+	require.True(t, comes(2), "a worker gave it back while the rows were read")
+	tr.endRead()
+
+	held = of(2)
+	require.True(t, isNew(tr.acquire(held)))
+	tr.beginRead(began)
+	marks := tr.storing([]*delivery{held})
+	require.False(t, comes(3), "the outcome is being stored")
+	tr.settle(OutcomeDone, []*delivery{held}, marks, nil)
+	require.False(t, comes(3))
+	tr.endRead()
+
+	held = of(3)
+	require.True(t, isNew(tr.acquire(held)))
+	tr.beginRead(began)
+	held.completed = true
+	tr.release(held)
+	require.False(t, comes(4), "the listener stored the outcome")
 }

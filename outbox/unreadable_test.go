@@ -67,8 +67,14 @@ func TestUnreadableRowsAreDeadAndTheOthersAreDelivered(t *testing.T) {
 				require.NoError(t, err)
 				for _, letter := range letters.Rows {
 					require.NotEmpty(t, letter.LastError)
-					require.NoError(t, e.DeadLetters().Delete(t.Context(), letter.EventID), "of %q", letter.EventID)
+					d, err := e.DeadLetters().Delete(t.Context(), letter.EventID)
+					require.NoError(t, err, "of %q", letter.EventID)
+					_, err = e.DeadLetters().Restore(t.Context(), d.ID)
+					require.NoError(t, err, "of %q", letter.EventID)
 				}
+				d, err := e.DeadLetters().DeleteAll(t.Context(), outbox.DeadFilter{}, 0, outbox.Final())
+				require.NoError(t, err)
+				require.Equal(t, dead, d.Count)
 				page, err := e.FindEvents(t.Context(), outbox.EventQuery{Limit: 100})
 				require.NoError(t, err)
 				require.Len(t, page.Rows, 2)

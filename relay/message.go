@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -123,6 +124,9 @@ func (r *Relay) attributes(env outbox.Envelope, key string) []Attribute {
 		{"time", env.OccurredAt.UTC().Format(time.RFC3339Nano)},
 		{"datacontenttype", env.Payload.ContentType()},
 		{"aggregatetype", string(env.AggregateType)},
+	}
+	if version := env.Payload.Version(); version > 1 {
+		list = append(list, Attribute{"dataversion", strconv.Itoa(version)})
 	}
 	if env.AggregateID != "" {
 		list = append(list, Attribute{"subject", env.AggregateID})

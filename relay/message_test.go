@@ -70,7 +70,7 @@ func TestBytesArePublishedAsTheyAre(t *testing.T) {
 		})
 		require.NoError(t, err)
 		batch := events("a/1")
-		batch[0].Payload = outbox.Bytes("application/protobuf", data)
+		batch[0].Payload = outbox.Bytes("application/protobuf", data).WithVersion(3)
 		require.NoError(t, r.Publish(t.Context(), batch)[0])
 		m := b.got[0]
 		if format == relay.Structured {
@@ -78,12 +78,14 @@ func TestBytesArePublishedAsTheyAre(t *testing.T) {
 			var event map[string]any
 			require.NoError(t, json.Unmarshal(m.Body, &event))
 			require.Equal(t, []any{"AP8iCg==", nil, "application/protobuf"}, []any{event["data_base64"], event["data"], event["datacontenttype"]})
+			require.Equal(t, "3", event["dataversion"])
 			continue
 		}
 		require.Equal(t, data, m.Body)
 		require.Equal(t, "application/protobuf", m.ContentType)
 		if format == relay.Binary {
 			require.Contains(t, m.Attributes, relay.Attribute{Name: "datacontenttype", Value: "application/protobuf"})
+			require.Contains(t, m.Attributes, relay.Attribute{Name: "dataversion", Value: "3"})
 		}
 	}
 }

@@ -59,7 +59,8 @@ func (m *Metrics) registerTable(reader *tablestats.Reader) (metric.Registration,
 	}
 	share := in.ratio(tablestats.Share)
 	late := in.age(tablestats.LateAge.Name, tablestats.LateAge.Help)
-	observables = append(observables, share, late)
+	pauses := in.age(tablestats.PauseAge.Name, tablestats.PauseAge.Help)
+	observables = append(observables, share, late, pauses)
 	if err := in.err(); err != nil {
 		return nil, err
 	}
@@ -71,6 +72,9 @@ func (m *Metrics) registerTable(reader *tablestats.Reader) (metric.Registration,
 			})
 			values.EachLate(func(kind outbox.EventKind, age float64) {
 				o.ObserveFloat64(late, age, newLabels(m.kinds.attributes(kind)).observe...)
+			})
+			values.EachPause(func(kind outbox.EventKind, age float64) {
+				o.ObserveFloat64(pauses, age, newLabels(m.kinds.attributes(kind)).observe...)
 			})
 		}
 		return nil

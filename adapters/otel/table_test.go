@@ -61,7 +61,7 @@ func TestFiguresOfTheTableHaveTheirNamesUnitsAndValues(t *testing.T) {
 	m.QueueDepths(0, 0)
 	p.read(t)
 	figures := p.read(t)
-	require.Len(t, figures, len(tableUnits)+2+len(counters))
+	require.Len(t, figures, len(tableUnits)+2+len(counters)+1, "and the age of the pause of a kind")
 	for name, unit := range tableUnits {
 		points := figures[strings.Replace(name, "outbox", "orders.outbox", 1)]
 		require.Len(t, points, 1, name)
@@ -99,6 +99,18 @@ func TestAKindThatIsLateHasItsKindAndItsAge(t *testing.T) {
 	require.Len(t, points, 1)
 	require.Equal(t, "s", points[0].unit)
 	require.InDelta(t, 6.5, points[0].value, 0)
+	require.Equal(t, "outbox.aggregate.type=Order,outbox.event.type=Placed,zone=a", points[0].labels)
+}
+
+func TestAKindThatIsPausedHasItsKindAndItsAge(t *testing.T) {
+	t.Parallel()
+	p, _ := watch(t, always(outbox.Stats{Paused: []outbox.Pause{
+		{Kind: outbox.EventKind{AggregateType: "Order", EventType: "Placed"}, Since: time.Now().Add(-2 * time.Hour)},
+	}}), outboxotel.WithAttributes(attribute.String("zone", "a")))
+	points := p.read(t)["outbox.kind.pause.age"]
+	require.Len(t, points, 1)
+	require.Equal(t, "s", points[0].unit)
+	require.InDelta(t, 7200, points[0].value, 60)
 	require.Equal(t, "outbox.aggregate.type=Order,outbox.event.type=Placed,zone=a", points[0].labels)
 }
 

@@ -50,6 +50,7 @@ type table struct {
 	kinds  [tablestats.Figures]prometheus.ValueType
 	share  *prometheus.Desc
 	late   *prometheus.Desc
+	pauses *prometheus.Desc
 }
 
 func newTable(reader *tablestats.Reader, o *options) *table {
@@ -66,12 +67,12 @@ func newTable(reader *tablestats.Reader, o *options) *table {
 		}
 		t.descs[f] = prometheus.NewDesc(prometheus.BuildFQName(o.prefix, "", name), d.Help, nil, o.labels)
 	}
-	// labelled also without event labels: the kinds are those of rules
+	// labelled also without event labels: the kinds are of rules and of pauses
 	ofKind := func(d tablestats.Description, suffix string) *prometheus.Desc {
 		name := strings.ReplaceAll(d.Name, ".", "_") + suffix
 		return prometheus.NewDesc(prometheus.BuildFQName(o.prefix, "", name), d.Help, []string{LabelEventType, LabelAggregateType}, o.labels)
 	}
-	t.share, t.late = ofKind(tablestats.Share, ""), ofKind(tablestats.LateAge, "_seconds")
+	t.share, t.late, t.pauses = ofKind(tablestats.Share, ""), ofKind(tablestats.LateAge, "_seconds"), ofKind(tablestats.PauseAge, "_seconds")
 	return t
 }
 
@@ -82,6 +83,7 @@ func (t *table) Describe(ch chan<- *prometheus.Desc) {
 	}
 	ch <- t.share
 	ch <- t.late
+	ch <- t.pauses
 }
 
 // Collect implements [prometheus.Collector].
@@ -93,11 +95,21 @@ func (t *table) Collect(ch chan<- prometheus.Metric) {
 	values.Each(func(f tablestats.Figure, value float64) {
 		ch <- prometheus.MustNewConstMetric(t.descs[f], t.kinds[f], value)
 	})
-	values.EachShare(func(kind outbox.EventKind, share float64) {
-		ch <- prometheus.MustNewConstMetric(t.share, prometheus.GaugeValue, share, valid(kind.EventType), valid(kind.AggregateType))
-	})
-	values.EachLate(func(kind outbox.EventKind, age float64) {
-		ch <- prometheus.MustNewConstMetric(t.late, prometheus.GaugeValue, age, valid(kind.EventType), valid(kind.AggregateType))
+	collectKinds(ch, t.share, values.EachShare)
+	collectKinds(ch, t.late, values.EachLate)
+	collectKinds(ch, t.pauses, values.EachPause)
+}
+
+// collectKinds collects a value of each kind. Of several kinds that have the same labels, because they
+// differ only in bytes that are not UTF-8, the first is collected: with a duplicate the whole scrape fails.
+func collectKinds(ch chan<- prometheus.Metric, desc *prometheus.Desc, each func(func(outbox.EventKind, float64))) {
+	seen := map[[2]string]bool{}
+	each(func(kind outbox.EventKind, value float64) {
+		labels := [2]string{valid(kind.EventType), valid(kind.AggregateType)}
+		if !seen[labels] {
+			seen[labels] = true
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels[:]...)
+		}
 	})
 }
 

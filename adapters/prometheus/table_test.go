@@ -60,7 +60,7 @@ func TestScrapeTellsWhatTheTableHolds(t *testing.T) {
 	polled := time.Date(2026, 5, 4, 3, 2, 1, 500e6, time.UTC)
 	s := &source{stats: outbox.Stats{
 		Pending: 7, Due: 4, DuePaused: 1, Delayed: 3, Dead: 2, OldestDueAge: 90 * time.Second,
-		HotDepth: 11, ColdDepth: 12, LastPoll: polled, PollInterval: 5 * time.Second, Paused: []outbox.Pause{{Since: time.Now()}, {Since: time.Now().Add(-time.Hour)}, {AggregateID: "7", Since: time.Now().Add(-2 * time.Hour)}},
+		HotDepth: 11, ColdDepth: 12, LastPoll: polled, PollInterval: 5 * time.Second, Paused: []outbox.Pause{{Kind: outbox.EventKind{EventType: "Paid"}, Since: time.Now()}, {Since: time.Now().Add(-time.Hour)}, {AggregateID: "7", Since: time.Now().Add(-2 * time.Hour)}},
 	}}
 	registry, _ := watch(t, s)
 	scrape(t, registry)
@@ -103,6 +103,30 @@ func TestScrapeHasTheKindsThatAreLate(t *testing.T) {
 # TYPE outbox_kind_late_age_seconds gauge
 outbox_kind_late_age_seconds{aggregate_type="Order",event_type="Placed"} 6.5
 `), "outbox_kind_late_age_seconds"))
+}
+
+// A kind that is not paused has no series, and neither has a key.
+func TestScrapeHasTheKindsThatArePaused(t *testing.T) {
+	t.Parallel()
+	stats := outbox.Stats{Paused: []outbox.Pause{
+		{Kind: outbox.EventKind{AggregateType: "Order", EventType: "Placed"}, AggregateID: "7", Since: time.Now().Add(-3 * time.Hour)},
+		{Kind: outbox.EventKind{AggregateType: "Order", EventType: "Placed"}, Since: time.Now().Add(-2 * time.Hour)},
+		{Kind: outbox.EventKind{AggregateType: "Order", EventType: "Paid"}, Since: time.Now().Add(time.Hour)}, // another clock
+	}}
+	registry, _ := watch(t, &source{stats: stats})
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	ages := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "outbox_kind_pause_age_seconds" {
+				ages[m.GetLabel()[0].GetValue()+"/"+m.GetLabel()[1].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	require.Len(t, ages, 2)
+	require.InDelta(t, 7200, ages["Order/Placed"], 60)
+	require.Zero(t, ages["Order/Paid"])
 }
 
 func TestWhenTheTableCannotBeReadItsValuesAreAbsentAndUpIsZero(t *testing.T) {
@@ -210,4 +234,27 @@ func TestWatchTableRefusesWhatCannotBe(t *testing.T) {
 	require.ErrorIs(t, m.WatchTable(&source{}), outboxprom.ErrRegistered)
 	require.NoError(t, m.Close())
 	require.ErrorIs(t, m.WatchTable(&source{}), outbox.ErrClosed)
+}
+
+func TestKindsThatDifferInBytesThatAreNotUTF8DoNotFailAScrape(t *testing.T) {
+	t.Parallel()
+	kinds := []outbox.EventKind{{AggregateType: "A", EventType: "x\xff"}, {AggregateType: "A", EventType: "x\xfe"}}
+	stats := outbox.Stats{}
+	for _, kind := range kinds {
+		stats.Paused = append(stats.Paused, outbox.Pause{Kind: kind, Since: time.Now()})
+		stats.Late = append(stats.Late, outbox.LateKind{Kind: kind, OldestDueAge: time.Minute})
+		stats.Shares = append(stats.Shares, outbox.OwnShare{Kind: kind, Parts: 1, Of: 2})
+	}
+	registry, _ := watch(t, &source{stats: stats})
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	found := 0
+	for _, family := range families {
+		switch family.GetName() {
+		case "outbox_kind_pause_age_seconds", "outbox_kind_late_age_seconds", "outbox_fleetwide_share":
+			require.Len(t, family.GetMetric(), 1)
+			found++
+		}
+	}
+	require.Equal(t, 3, found)
 }

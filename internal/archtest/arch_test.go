@@ -22,11 +22,13 @@ var drivers = []string{
 	"github.com/mattn/go-sqlite3", "modernc.org/sqlite", "github.com/glebarez", "gorm.io/driver",
 }
 
-// notifierDriver is the driver through which a notifier listens: database/sql has no
-// way to do that.
+// notifierDriver is the driver through which a notifier listens, or a reader reads the log: database/sql
+// has no way to do that.
 var notifierDriver = map[string]string{
 	"adapters/pgnotify": "github.com/jackc/pgx",
 	"adapters/pqnotify": "github.com/lib/pq",
+	"relay/binlog":      "github.com/go-sql-driver/mysql",
+	"relay/cdc":         "github.com/jackc/pgx",
 }
 
 // pkg is go list's output for a package: Deps without its tests.
@@ -134,7 +136,7 @@ var rules = []rule{
 		},
 	},
 	{
-		"a notifier imports one driver",
+		"a notifier and a reader of the log import one driver",
 		func(own string) bool { return notifierDriver[own] != "" },
 		func(own, dep string, _ bool) bool {
 			for _, d := range drivers {

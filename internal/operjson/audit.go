@@ -15,6 +15,7 @@ type AuditEntry struct {
 	Action     string    `json:"action"`
 	Target     string    `json:"target,omitempty"`
 	Count      int       `json:"count"`
+	DeletionID string    `json:"deletion_id,omitempty"`
 	Reason     string    `json:"reason,omitempty"`
 	Incomplete bool      `json:"incomplete,omitempty"`
 }
@@ -30,7 +31,7 @@ func AuditOf(page outbox.Page[outbox.AuditEntry]) Audit {
 	answer := Audit{make([]AuditEntry, len(page.Rows)), page.Next}
 	for i := range page.Rows {
 		e := &page.Rows[i]
-		answer.Entries[i] = AuditEntry{e.ID, e.At.UTC(), e.Name, e.From, e.Action, e.Target, e.Count, e.Reason, e.Incomplete}
+		answer.Entries[i] = AuditEntry{e.ID, e.At.UTC(), e.Name, e.From, e.Action, e.Target, e.Count, e.DeletionID, e.Reason, e.Incomplete}
 	}
 	return answer
 }

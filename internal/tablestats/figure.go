@@ -1,6 +1,7 @@
 package tablestats
 
 import (
+	"slices"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -118,6 +119,25 @@ func (v Values) EachLate(do func(kind outbox.EventKind, seconds float64)) {
 	}
 	for _, late := range v.Stats.Late {
 		do(late.Kind, late.OldestDueAge.Seconds())
+	}
+}
+
+// MaxPaused is how many paused kinds have an age of their own.
+const MaxPaused = 100
+
+// PauseAge describes how long a kind has been paused.
+var PauseAge = Description{"kind.pause.age", Seconds, "How long a kind of event has been paused, for the 100 kinds that were paused first; absent while the kind is not paused."}
+
+// EachPause calls do with the kinds that were paused first, MaxPaused at most, and the time for which each
+// had been paused when the table was read.
+func (v Values) EachPause(do func(kind outbox.EventKind, seconds float64)) {
+	if v.Stats == nil {
+		return
+	}
+	kinds := slices.DeleteFunc(slices.Clone(v.Stats.Paused), func(p outbox.Pause) bool { return p.AggregateID != "" })
+	slices.SortStableFunc(kinds, func(a, b outbox.Pause) int { return a.Since.Compare(b.Since) })
+	for _, p := range kinds[:min(len(kinds), MaxPaused)] {
+		do(p.Kind, max(v.At.Sub(p.Since), 0).Seconds())
 	}
 }
 

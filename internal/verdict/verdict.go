@@ -3,6 +3,7 @@
 package verdict
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -53,6 +54,10 @@ type Verdict struct {
 type Reason struct {
 	Subject Subject `json:"subject"`
 	Text    string  `json:"text"`
+	// At is the time in Text; zero: Text has no time.
+	At time.Time `json:"-"`
+	// EventID is the event that is the cause; empty: no single event.
+	EventID string `json:"-"`
 }
 
 // Facts are what a verdict is about.
@@ -63,6 +68,8 @@ type Facts struct {
 	// MaxDueAge is how long an event may be due whose kind has no MaxDueAge; zero:
 	// DefaultMaxDueAge.
 	MaxDueAge time.Duration
+	// Oldest says why the oldest due event waits, if the outbox is late, and nil otherwise.
+	Oldest *Reason
 }
 
 // Read reads the facts.
@@ -74,9 +81,15 @@ func Read(ctx context.Context, ob *outbox.Outbox, maxDueAge time.Duration) (f Fa
 	if f.Throughput, err = ob.Throughput(ctx); err != nil {
 		return f, err
 	}
-	f.Nodes, err = ob.Nodes(ctx)
+	if f.Nodes, err = ob.Nodes(ctx); err != nil || f.Stats.OldestDueAge <= f.limit() || len(f.readers()) > 0 {
+		return f, err
+	}
+	f.Oldest, err = oldest(ctx, ob, f.Stats.Paused, time.Now())
 	return f, err
 }
+
+// limit is how long an event may be due whose kind has no MaxDueAge.
+func (f *Facts) limit() time.Duration { return cmp.Or(f.MaxDueAge, DefaultMaxDueAge) }
 
 // Verdict is the verdict of the facts.
 func (f *Facts) Verdict() Verdict {
@@ -85,14 +98,17 @@ func (f *Facts) Verdict() Verdict {
 	switch {
 	case age > 0:
 		v.Level, v.Head = Late, "Late by "+Span(age)
+		if f.Oldest != nil {
+			kinds = append(kinds, *f.Oldest)
+		}
 		v.Reasons = append(kinds, v.Reasons...)
 		if len(v.Reasons) == 0 {
-			v.Reasons = []Reason{{Backlog, events(f.Stats.Due) + " due, and deliveries go on too slowly or fail"}}
+			v.Reasons = []Reason{{Subject: Backlog, Text: events(f.Stats.Due) + " due, and deliveries go on too slowly or fail"}}
 		}
 	case len(v.Reasons) > 0:
 		v.Level, v.Head = Attention, "In time, but look"
 	default:
-		v.Head, v.Reasons = "Well", []Reason{{Backlog, f.work()}}
+		v.Head, v.Reasons = "Well", []Reason{{Subject: Backlog, Text: f.work()}}
 	}
 	v.Summary = v.Head + ": " + join(v.Reasons) + "."
 	return v
@@ -104,11 +120,8 @@ const maxKinds = 3
 // late returns how long the oldest late event has been due, zero if no event is late, and the kinds
 // that are later than their MaxDueAge.
 func (f *Facts) late() (age time.Duration, kinds []Reason) {
-	limit := f.MaxDueAge
-	if limit == 0 {
-		limit = DefaultMaxDueAge
-	}
-	add := func(text string) { kinds = append(kinds, Reason{Backlog, text}) }
+	limit := f.limit()
+	add := func(text string) { kinds = append(kinds, Reason{Subject: Backlog, Text: text}) }
 	for i, k := range f.Stats.Late {
 		age = max(age, k.OldestDueAge)
 		if i < maxKinds {
@@ -118,13 +131,37 @@ func (f *Facts) late() (age time.Duration, kinds []Reason) {
 	if more := len(f.Stats.Late) - maxKinds; more > 0 {
 		add(number(int64(more), "more kind", "more kinds") + " late")
 	}
+	for _, n := range f.readers() {
+		if n.SeenAt.Sub(published(n)) > limit {
+			kinds = append(kinds, Reason{Subject: Nodes, Text: cut(n.Owner) + " has not published the whole log since " + clock(published(n)), At: published(n)})
+		}
+	}
 	if f.Stats.OldestDueAge > limit {
 		age = max(age, f.Stats.OldestDueAge)
-		if len(kinds) > 0 {
+		if len(kinds) > 0 && len(f.readers()) == 0 {
 			add("other events due for " + Span(f.Stats.OldestDueAge))
 		}
 	}
 	return age, kinds
+}
+
+// readers are the live processes that publish the rows from the database's log.
+func (f *Facts) readers() (list []*outbox.Node) {
+	for i := range f.Nodes {
+		if n := &f.Nodes[i]; n.Live && n.Log != nil {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// published is when a reader of the log last had published the whole log. A reader that never had counts
+// from its start.
+func published(n *outbox.Node) time.Time {
+	if n.LastPoll.IsZero() {
+		return n.Started
+	}
+	return n.LastPoll
 }
 
 // join writes the reasons with commas.
@@ -139,7 +176,12 @@ func join(reasons []Reason) string {
 // work says what an outbox that is well does.
 func (f *Facts) work() string {
 	waits := "no event is due"
-	switch {
+	switch readers := f.readers(); {
+	case len(readers) > 0:
+		waits = cut(readers[0].Owner) + " publishes the log"
+		if behind := readers[0].Log.Behind; behind >= 0 {
+			waits += ", and is " + Bytes(behind) + " behind"
+		}
 	case f.Stats.OldestDueAge > 0:
 		waits = "the oldest due event has waited for " + Span(f.Stats.OldestDueAge)
 	case f.Stats.Due > 0:
@@ -153,15 +195,23 @@ func (f *Facts) work() string {
 
 // reasons are what an operator has to look at, the worst first.
 func (f *Facts) reasons() (reasons []Reason) {
-	add := func(s Subject, text string) { reasons = append(reasons, Reason{s, text}) }
+	add := func(s Subject, text string) { reasons = append(reasons, Reason{Subject: s, Text: text}) }
 	live, dead, since := f.nodes()
 	switch {
 	case live == 0 && f.delivers() && dead == 0:
 		add(Nodes, "no process delivers")
 	case live == 0 && dead > 0:
-		add(Nodes, fmt.Sprintf("no process delivers, the last was seen at %s", clock(since)))
+		add(Nodes, fmt.Sprintf("no process delivers since %s, when %s", clock(since), f.last(since)))
 	case dead > 0:
-		add(Nodes, fmt.Sprintf("%d of %d nodes dead since %s", dead, live+dead, clock(since)))
+		add(Nodes, fmt.Sprintf("%d of %d processes not seen since %s", dead, live+dead, clock(since)))
+	}
+	if len(reasons) > 0 {
+		reasons[0].At = since
+	}
+	for _, n := range f.readers() {
+		if left := n.Log.Left; left >= 0 && left < n.Log.Kept {
+			add(Nodes, "the server drops log that "+cut(n.Owner)+" has not published when it has grown by "+Bytes(left))
+		}
 	}
 	var kinds, keys []outbox.Pause
 	for i := range f.Stats.Paused {
@@ -171,8 +221,11 @@ func (f *Facts) reasons() (reasons []Reason) {
 			keys = append(keys, f.Stats.Paused[i])
 		}
 	}
+	if kinds := NoListener(f.Nodes); len(kinds) > 1 || len(kinds) == 1 && !f.Oldest.isOf(kinds[0]) {
+		add(Unheard, kindOr(kinds[0], len(kinds))+" without a listener in any process")
+	}
 	if len(kinds) > 0 {
-		text := number(int64(len(kinds)), "kind", "kinds") + " paused" + byListeners(kinds)
+		text := kindOr(kinds[0].Kind.String(), len(kinds)) + " paused" + byListeners(kinds)
 		if f.Stats.DuePaused > 0 {
 			text += " (" + eventsOf(f.Stats.DuePaused) + " due)"
 		}
@@ -181,13 +234,33 @@ func (f *Facts) reasons() (reasons []Reason) {
 	if len(keys) > 0 {
 		add(Paused, number(int64(len(keys)), "key", "keys")+" paused"+byListeners(keys))
 	}
-	if kinds := NoListener(f.Nodes); len(kinds) > 0 {
-		add(Unheard, number(int64(len(kinds)), "kind", "kinds")+" without a listener in any process")
-	}
 	if f.Stats.Dead > 0 {
 		add(Dead, events(f.Stats.Dead)+" dead")
 	}
 	return reasons
+}
+
+// kindOr is the name of the kind if there is only one kind, and otherwise the number of kinds.
+func kindOr(kind string, n int) string {
+	if n > 1 {
+		return number(int64(n), "kind", "kinds")
+	}
+	return cut(kind)
+}
+
+// cut shortens a name, so that a verdict remains a sentence.
+func cut(name string) string { return cutAt(name, 80) }
+
+func cutAt(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// isOf reports whether the reason says already that no process has a listener for a kind.
+func (r *Reason) isOf(kind string) bool {
+	return r != nil && strings.Contains(r.Text, " of "+kind+", waits") && strings.Contains(r.Text, noListener)
 }
 
 // delivers reports whether a process is expected to deliver: events are due, and the table is not read
@@ -222,6 +295,22 @@ func (f *Facts) nodes() (live, dead int, since time.Time) {
 		}
 	}
 	return live, dead, since
+}
+
+// last names the process that was last seen at a time, and says when it polled, if that was long before.
+func (f *Facts) last(seen time.Time) string {
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if n.Live || !n.Delivers() || !n.SeenAt.Equal(seen) {
+			continue
+		}
+		text := cut(n.Owner) + " was last seen"
+		if polled := n.LastPoll; !polled.IsZero() && seen.Sub(polled) > pollAge {
+			text += " (it last polled at " + clock(polled) + ")"
+		}
+		return text
+	}
+	return "a process was last seen"
 }
 
 // NoListener are the kinds of events that came to a live process and have no listener in any live
@@ -290,6 +379,16 @@ func number(n int64, one, many string) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return text + " " + many
+}
+
+// Bytes writes a number of bytes with a decimal unit.
+func Bytes(n int64) string {
+	units := []string{"bytes", "kB", "MB", "GB", "TB"}
+	size, unit := float64(n), 0
+	for size >= 1000 && unit < len(units)-1 {
+		size, unit = size/1000, unit+1
+	}
+	return fmt.Sprintf("%.3g %s", size, units[unit])
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04 UTC") }

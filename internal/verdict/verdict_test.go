@@ -1,6 +1,7 @@
 package verdict_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,9 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 	dead := outbox.Node{Owner: "b", Mode: "multi-node", SeenAt: at}
 	writer := outbox.Node{Owner: "c", Mode: "writer-only", Live: true, SeenAt: at}
 	unheard := outbox.Node{Owner: "d", Mode: "multi-node", Live: true, SeenAt: at, Unheard: []outbox.EventKind{kind, other}}
+	reader := func(published time.Time, lag outbox.LogLag) outbox.Node {
+		return outbox.Node{Owner: "log", Mode: "log", Live: true, SeenAt: at, LastPoll: published, Log: &lag}
+	}
 	for name, c := range map[string]struct {
 		facts   verdict.Facts
 		level   verdict.Level
@@ -33,12 +37,31 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 		"another program reads the table": {
 			verdict.Facts{Nodes: []outbox.Node{writer}, Stats: outbox.Stats{Due: 5}}, verdict.Well, "Well: 5 events are due.",
 		},
+		"a reader of the log": {
+			verdict.Facts{Nodes: []outbox.Node{writer, reader(at, outbox.LogLag{Behind: 12_345, Kept: 1 << 30, Left: -1})}, Stats: outbox.Stats{Due: 5}},
+			verdict.Well, "Well: log publishes the log, and is 12.3 kB behind.",
+		},
+		"a reader of a log without figures": {
+			verdict.Facts{Nodes: []outbox.Node{writer, reader(at, outbox.LogLag{Behind: -1, Kept: -1, Left: -1})}}, verdict.Well, "Well: log publishes the log.",
+		},
+		"a reader that is behind": {
+			verdict.Facts{Nodes: []outbox.Node{writer, reader(at.Add(-10*time.Minute), outbox.LogLag{Behind: 1, Kept: 1, Left: -1})}, Stats: outbox.Stats{OldestDueAge: 10 * time.Minute}},
+			verdict.Late, "Late by 10 min 0 s: log has not published the whole log since 02:03 UTC.",
+		},
+		"a reader that may lose its place": {
+			verdict.Facts{Nodes: []outbox.Node{writer, reader(at, outbox.LogLag{Behind: 1, Kept: 3e9, Left: 2e9})}},
+			verdict.Attention, "In time, but look: the server drops log that log has not published when it has grown by 2 GB.",
+		},
+		"a reader that died": {
+			verdict.Facts{Nodes: []outbox.Node{writer, {Owner: "log", Mode: "log", SeenAt: at, LastPoll: at, Log: &outbox.LogLag{}}}, Stats: outbox.Stats{Due: 5}},
+			verdict.Attention, "In time, but look: no process delivers since 02:13 UTC, when log was last seen.",
+		},
 		"a dead node": {
-			verdict.Facts{Nodes: []outbox.Node{live, dead}}, verdict.Attention, "In time, but look: 1 of 2 nodes dead since 02:13 UTC.",
+			verdict.Facts{Nodes: []outbox.Node{live, dead}}, verdict.Attention, "In time, but look: 1 of 2 processes not seen since 02:13 UTC.",
 		},
 		"all nodes are dead": {
-			verdict.Facts{Nodes: []outbox.Node{dead, {Mode: "ordered", SeenAt: at.Add(time.Hour)}, writer}},
-			verdict.Attention, "In time, but look: no process delivers, the last was seen at 03:13 UTC.",
+			verdict.Facts{Nodes: []outbox.Node{dead, {Owner: "e", Mode: "ordered", SeenAt: at.Add(time.Hour), LastPoll: at.Add(7 * time.Minute)}, writer}},
+			verdict.Attention, "In time, but look: no process delivers since 03:13 UTC, when e was last seen (it last polled at 02:20 UTC).",
 		},
 		"a bad night": {
 			verdict.Facts{
@@ -48,7 +71,18 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 					Paused: []outbox.Pause{{Kind: kind}, {Kind: other, Automatic: true}},
 				},
 			},
-			verdict.Late, "Late by 1 h 4 min: 1 of 3 nodes dead since 02:13 UTC, 2 kinds paused, 1 of them by listeners, 1 kind without a listener in any process, 100,000 or more events are dead.",
+			verdict.Late, "Late by 1 h 4 min: 1 of 3 processes not seen since 02:13 UTC, order/sent without a listener in any process, 2 kinds paused, 1 of them by listeners, 100,000 or more events are dead.",
+		},
+		"the oldest has no listener": {
+			verdict.Facts{
+				Nodes: []outbox.Node{live, unheard}, Stats: outbox.Stats{Due: 9, OldestDueAge: time.Hour},
+				Oldest: &verdict.Reason{Text: "the oldest, e1 of order/sent, waits since 02:13 UTC because no process has a listener for its kind"},
+			},
+			verdict.Late, "Late by 1 h 0 min: the oldest, e1 of order/sent, waits since 02:13 UTC because no process has a listener for its kind.",
+		},
+		"a kind with a long name": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Paused: []outbox.Pause{{Kind: outbox.EventKind{AggregateType: "x", EventType: outbox.EventType(strings.Repeat("é", 100))}}}}},
+			verdict.Attention, "In time, but look: x/" + strings.Repeat("é", 78) + "… paused.",
 		},
 		"a paused key": {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Paused: []outbox.Pause{{AggregateID: "1"}, {AggregateID: "2"}}}},
@@ -85,11 +119,11 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{
 				Due: 1203, DuePaused: 1200, Paused: []outbox.Pause{{Kind: kind}}, Late: []outbox.LateKind{{Kind: other, MaxDueAge: 5 * time.Second, Events: 3, OldestDueAge: 8 * time.Second}},
 			}},
-			verdict.Late, "Late by 8 s: 3 events of order/sent due for more than 5 s, 1 kind paused (1,200 events due).",
+			verdict.Late, "Late by 8 s: 3 events of order/sent due for more than 5 s, order/placed paused (1,200 events due).",
 		},
 		"paused events are not late": {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 1, DuePaused: 1, Paused: []outbox.Pause{{Kind: kind, Automatic: true}}}},
-			verdict.Attention, "In time, but look: 1 kind paused by listeners (1 event due).",
+			verdict.Attention, "In time, but look: order/placed paused by listeners (1 event due).",
 		},
 		"a bound of the user's": {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 1, OldestDueAge: 2 * time.Second}, MaxDueAge: time.Second},

@@ -54,13 +54,17 @@ func TestWaitsSaysWhyAnEventIsNotDelivered(t *testing.T) {
 			row: row(nil), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, Since: now, Until: now.Add(time.Hour), By: "ada", Reason: "provider down"},
 			want: "its kind is paused since " + text(now) + " until " + text(now.Add(time.Hour)) + " by ada: provider down",
 		},
+		"published from the log": {
+			row: row(late), nodes: []outbox.Node{{Owner: "log", Mode: "log", Log: &outbox.LogLag{}}}, pause: &outbox.Pause{Kind: kind, Since: now},
+			want: "its row does not change: log publishes the rows of this table from the database's log",
+		},
 		"its key is paused": {
 			row: row(nil), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, AggregateID: "7", Since: now, Until: now.Add(time.Hour), By: "ada", Reason: "provider down"},
 			want: "its key is paused since " + text(now) + " until " + text(now.Add(time.Hour)) + " by ada: provider down",
 		},
 		"another key is paused": {
 			row: row(nil), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, AggregateID: "8", Since: now, Until: now.Add(time.Hour)},
-			first: outbox.StatusDead, want: "it has been due since " + due + ", and a process has yet to take it",
+			first: outbox.StatusDead, want: "a process has yet to take it; it has been due since " + due,
 		},
 		"paused and in hand": {
 			row: leased("shop/1/2"), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, Since: now},
@@ -72,7 +76,7 @@ func TestWaitsSaysWhyAnEventIsNotDelivered(t *testing.T) {
 		},
 		"paused by a listener": {
 			row: row(nil), nodes: []outbox.Node{live}, pause: &outbox.Pause{Kind: kind, Since: now, By: "shop", Automatic: true},
-			want: "its kind is paused since " + text(now) + " by a listener in shop",
+			want: "its kind is paused since " + text(now) + " by a listener in shop; it is delivered when somebody resumes the kind",
 		},
 		"in hand": {row: leased("shop/1/2"), nodes: []outbox.Node{live}, want: "shop has it in hand since " + due},
 		"of a process that died": {
@@ -80,19 +84,25 @@ func TestWaitsSaysWhyAnEventIsNotDelivered(t *testing.T) {
 			want: "another process takes it over when the lease of " + due + " expires",
 		},
 		"of a process that does not report": {row: leased("old/2"), nodes: []outbox.Node{live}, want: "under the lease old/2, of a process that does not report"},
-		"no process":                        {row: row(nil), dead: []outbox.Node{live}, want: "no process delivers"},
+		"no process":                        {row: row(nil), dead: []outbox.Node{live}, want: "no process delivers; it is delivered when a process of the service starts"},
 		"only writers":                      {row: row(nil), nodes: []outbox.Node{{Owner: "api", Mode: "writer-only"}}, want: "no process delivers"},
 		"no listener": {
 			row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "multi-node", LastPoll: now, Kinds: []outbox.EventKind{}}},
-			want: "no process that reports has a listener for its kind",
+			want: "no process has a listener for its kind; it is delivered when a process with such a listener starts",
+		},
+		"the process with the listener is gone": {
+			row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "multi-node", LastPoll: now, Kinds: []outbox.EventKind{}}},
+			dead: []outbox.Node{{Owner: "shop-2", Mode: "multi-node", Kinds: []outbox.EventKind{kind}}},
+			want: "no process has a listener for its kind; shop-2, last seen at ",
 		},
 		"no poll": {
 			row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "multi-node", Started: now.Add(-time.Hour), LastPoll: now.Add(-2 * time.Minute)}},
 			want: "no process has polled since " + text(now.Add(-2*time.Minute)),
 		},
-		"its turn comes":      {row: row(nil), nodes: []outbox.Node{live}, first: outbox.StatusDead, want: "it has been due since " + due + ", and a process has yet to take it"},
-		"behind a dead event": {row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "ordered-by-key", LastPoll: now}}, first: outbox.StatusDead, want: "event e1 of its key is DEAD and holds it back"},
-		"behind an event":     {row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "ordered-by-key", LastPoll: now}}, first: outbox.StatusNew, want: "event e1 of its key comes first"},
+		"its turn comes":      {row: row(nil), nodes: []outbox.Node{live}, first: outbox.StatusDead, want: "a process has yet to take it; it has been due since " + due},
+		"behind a dead event": {row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "ordered-by-key", LastPoll: now}}, first: outbox.StatusDead, want: "event e1 of its aggregate is DEAD and holds it back until it is replayed or deleted"},
+		"behind an event":     {row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "ordered-by-key", LastPoll: now}}, first: outbox.StatusNew, want: "event e1 of its aggregate comes first"},
+		"behind a retry":      {row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "ordered-by-key", LastPoll: now}}, first: outbox.StatusRetry, want: "event e1 of its aggregate comes first (3 attempts failed, and the next is at " + text(now.Add(time.Hour)) + ": refused)"},
 		"first of its key":    {row: row(nil), nodes: []outbox.Node{{Owner: "shop", Mode: "ordered-by-key", LastPoll: now}}, first: outbox.StatusDone, want: "a process has yet to take it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +124,10 @@ func TestWaitsSaysWhyAnEventIsNotDelivered(t *testing.T) {
 			switch c.first {
 			case outbox.StatusDead:
 				_, err = store.Mark(t.Context(), db, outbox.OutcomeDead, []outbox.Mark{mark})
-			case outbox.StatusNew, outbox.StatusRetry:
+			case outbox.StatusRetry:
+				mark.Attempts, mark.AvailableAt = 3, now.Add(time.Hour)
+				_, err = store.Mark(t.Context(), db, outbox.OutcomeRetry, []outbox.Mark{mark})
+			case outbox.StatusNew:
 			case outbox.StatusDone:
 				_, err = store.Mark(t.Context(), db, outbox.OutcomeDone, []outbox.Mark{mark})
 			}
@@ -136,4 +149,36 @@ func TestWaitsSaysWhyAnEventIsNotDelivered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The first reason of an outbox that is late is why its oldest event waits.
+func TestALateOutboxSaysWhyItsOldestEventWaits(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	db := store.DB()
+	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.WriterOnly{}})
+	require.NoError(t, err)
+	now := time.Now().UTC()
+	insert := func(id string, event outbox.EventType, age time.Duration) {
+		at := now.Add(-age)
+		require.NoError(t, store.Insert(t.Context(), db, []outbox.Envelope{{
+			EventID: id, EventType: event, AggregateType: "Order", AggregateID: id, Payload: outbox.JSON(1), OccurredAt: at, AvailableAt: at,
+		}}, "", now))
+	}
+	paused := outbox.EventKind{AggregateType: "Order", EventType: "Paused"}
+	require.NoError(t, store.Pause(t.Context(), db, outbox.Pause{Kind: paused}))
+	require.NoError(t, store.Announce(t.Context(), db, outbox.Node{Owner: "shop", Mode: "multi-node", LastPoll: now, Kinds: []outbox.EventKind{paused}}, time.Hour))
+	insert("e1", "Paused", 3*time.Hour)
+	insert("e2", "Placed", time.Minute)
+	said := func() string {
+		t.Helper()
+		facts, err := verdict.Read(t.Context(), ob, 0)
+		require.NoError(t, err)
+		return facts.Verdict().Summary
+	}
+	require.Equal(t, "In time, but look: Order/Paused paused (1 event due).", said())
+	insert("e3", "Placed", 2*time.Hour)
+	require.Regexp(t, `^Late by 2 h 0 min: the oldest, e3 of Order/Placed, waits since `+now.Add(-2*time.Hour).Format("15:04")+` UTC because no process has a listener for its kind, Order/Paused paused \(1 event due\)\.$`, said())
+	require.NoError(t, store.Announce(t.Context(), db, outbox.Node{Owner: "shop", Mode: "multi-node", LastPoll: now, SeenAt: now}, -time.Second))
+	require.NotContains(t, said(), "the oldest", "that no process delivers is said by itself")
 }

@@ -71,6 +71,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Ranges", rangeTests},
 		{"Shares", sharesTests},
 		{"Audit", auditTests},
+		{"Replays", replayTests},
 		{"Reach", reachTests},
 		{"Pause", pauseTests},
 		{"Mark", markTests},

@@ -18,6 +18,7 @@ var auditTests = []storeTest{
 			if i == 2 {
 				e.Operator = outbox.Operator{Name: `anna "é🎉"`, From: "10.0.0.7"}
 				e.Target, e.Count, e.Reason, e.Incomplete = `event_id=a'b\`, 7, "a reason", true
+				e.DeletionID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 			}
 			s.ok("RecordChange", s.Store.RecordChange(s.ctx, s.DB, e, time.Hour))
 			want = append(want, e)

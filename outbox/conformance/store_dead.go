@@ -18,7 +18,7 @@ var deadTests = []storeTest{
 		})
 		first := s.died(time.Second, nil)
 		third := s.died(2*time.Second, nil) // at the same time as the second letter, with a later id
-		letters := s.queryDead(outbox.DeadRowsQuery{})
+		letters := s.queryDead(outbox.DeadRowsQuery{Listed: true})
 		s.sameIDs("by the time of death, then by id", deadIDs(letters), []string{first.EventID, second.EventID, third.EventID})
 		for i, env := range []outbox.Envelope{first, second} {
 			env.Payload, env.Headers = outbox.Payload{}, nil
@@ -148,10 +148,10 @@ var deadTests = []storeTest{
 			env.Payload, env.Headers = large, map[string]string{"source": strings.Repeat("a", 60_000)}
 		})
 		s.edit(env.EventID, func(row *RawRow) { row.LastError = strings.Repeat("é", 5000) })
-		for _, q := range []outbox.DeadRowsQuery{{}, {Sizes: true}, {DeadFilter: outbox.DeadFilter{EventIDs: []string{env.EventID}}, Sizes: true}} {
+		for _, q := range []outbox.DeadRowsQuery{{}, {Listed: true}, {DeadFilter: outbox.DeadFilter{EventIDs: []string{env.EventID}}, Listed: true}} {
 			letter := s.queryDead(q)[0]
 			want := 0
-			if q.Sizes {
+			if q.Listed {
 				want = large.Len()
 			}
 			if !letter.Payload.IsZero() || len(letter.Headers) > 0 || letter.PayloadBytes != want {
@@ -164,7 +164,12 @@ var deadTests = []storeTest{
 	}},
 	{"ListHasTheListenerOfARow", func(s *storeSuite) {
 		env := s.died(time.Second, func(env *outbox.Envelope) { env.Headers = listenerHeaders() })
-		s.onlyListener(s.queryDead(outbox.DeadRowsQuery{})[0].Headers)
+		s.onlyListener(s.queryDead(outbox.DeadRowsQuery{Listed: true})[0].Headers)
+		brief := s.queryDead(outbox.DeadRowsQuery{})[0]
+		if brief.Headers[outbox.HeaderListener] != env.Headers[outbox.HeaderListener] || brief.EventType != env.EventType || brief.AggregateType != env.AggregateType ||
+			brief.AggregateID != env.AggregateID || brief.TenantID != env.TenantID || brief.LastError != "it failed" {
+			s.t.Fatalf("without Listed, a letter of %+v is %+v", env, brief)
+		}
 		letter, err := s.Store.GetDead(s.ctx, s.DB, env.EventID)
 		s.ok("GetDead", err)
 		s.sameLetter(letter, env, suiteTime.Add(time.Second))
@@ -192,14 +197,17 @@ var deadTests = []storeTest{
 		gone := []string{s.died(time.Second, nil).EventID, s.died(2*time.Second, nil).EventID}
 		_, others := s.notDead()
 		kept := append(others, s.died(3*time.Second, nil).EventID)
-		n, err := s.Store.DeleteDead(s.ctx, s.DB, append([]string{"no such event", gone[0], gone[1]}, kept[:3]...))
+		n, err := s.Store.DeleteDead(s.ctx, s.DB, append([]string{"no such event", gone[0], gone[1]}, kept[:3]...), "", time.Time{})
 		s.ok("DeleteDead", err)
 		s.count("deleted", n, 2)
 		s.left("rows left", append(gone, kept...), kept)
-		n, err = s.Store.DeleteDead(s.ctx, s.DB, nil)
+		n, err = s.Store.DeleteDead(s.ctx, s.DB, nil, "", time.Time{})
 		s.ok("DeleteDead of nothing", err)
 		s.count("deleted of nothing", n, 0)
 	}},
+	{"ADeletionIsRestored", restores},
+	{"ADeletedLetterIsNeitherDeadNorDelivered", deletedLetters},
+	{"EachLetterIsRestoredOnceOrPurged", restoresAtOnce},
 }
 
 // listenerHeaders are the headers of a row for one of several listeners, and a header of the

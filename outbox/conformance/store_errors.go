@@ -16,21 +16,23 @@ var errorTests = []storeTest{
 		dead := s.died(time.Second, nil)
 		deadRow := s.row(dead.EventID)
 		for name, err := range map[string]error{
-			"Check":     s.Store.Check(ctx, s.DB, true),
-			"Ranges":    errorOf(s.Store.Ranges(ctx, s.DB)),
-			"SetRanges": errorOf(s.Store.SetRanges(ctx, s.DB, "", suiteTime, outbox.Ranges{Version: "node-1/1"})),
-			"Shares":    errorOf(s.Store.Shares(ctx, s.DB, outbox.EventKind{EventType: "T"})),
-			"SetShares": errorOf(s.Store.SetShares(ctx, s.DB, outbox.EventKind{EventType: "T"}, "", outbox.Shares{Version: "node-1/1"})),
-			"Reach":     errorOf(s.Store.Reach(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
-			"Poll":      errorOf(s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
-			"Claim":     errorOf(s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LeaseDuration: time.Nanosecond})),
-			"Leased":    errorOf(s.Store.Leased(ctx, s.DB, []string{"node-1/1"})),
-			"NextDue":   errorOf(s.Store.NextDue(ctx, s.DB, suiteTime)),
-			"Purge":     errorOf(s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})),
-			"Stats":     errorOf(s.Store.Stats(ctx, s.DB, suiteTime, nil)),
-			"DueKinds":  errorOf(s.Store.DueKinds(ctx, s.DB, outbox.DueKindsQuery{Now: suiteTime})),
-			"QueryDead": errorOf(s.Store.QueryDead(ctx, s.DB, outbox.DeadRowsQuery{Limit: 10})),
-			"CountDead": errorOf(s.Store.CountDead(ctx, s.DB, outbox.DeadFilter{})),
+			"Check":        s.Store.Check(ctx, s.DB, true),
+			"Ranges":       errorOf(s.Store.Ranges(ctx, s.DB)),
+			"SetRanges":    errorOf(s.Store.SetRanges(ctx, s.DB, "", suiteTime, outbox.Ranges{Version: "node-1/1"})),
+			"Shares":       errorOf(s.Store.Shares(ctx, s.DB, outbox.EventKind{EventType: "T"})),
+			"SetShares":    errorOf(s.Store.SetShares(ctx, s.DB, outbox.EventKind{EventType: "T"}, "", outbox.Shares{Version: "node-1/1"})),
+			"Reach":        errorOf(s.Store.Reach(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
+			"Poll":         errorOf(s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
+			"Claim":        errorOf(s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LeaseDuration: time.Nanosecond})),
+			"Leased":       errorOf(s.Store.Leased(ctx, s.DB, []string{"node-1/1"})),
+			"NextDue":      errorOf(s.Store.NextDue(ctx, s.DB, suiteTime)),
+			"Purge":        errorOf(s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})),
+			"Stats":        errorOf(s.Store.Stats(ctx, s.DB, suiteTime, nil)),
+			"DueKinds":     errorOf(s.Store.DueKinds(ctx, s.DB, outbox.DueKindsQuery{Now: suiteTime})),
+			"QueryDead":    errorOf(s.Store.QueryDead(ctx, s.DB, outbox.DeadRowsQuery{Limit: 10})),
+			"CountDead":    errorOf(s.Store.CountDead(ctx, s.DB, outbox.DeadFilter{})),
+			"RestoreDead":  errorOf(s.Store.RestoreDead(ctx, s.DB, outbox.DeletedQuery{By: outbox.DeletedBy, Limit: 10})),
+			"CountDeleted": errorOf(s.Store.CountDeleted(ctx, s.DB, outbox.DeletedQuery{By: outbox.DeletedBy, Limit: 10})),
 		} {
 			s.cancelled(name, err, s.Table)
 		}
@@ -40,7 +42,7 @@ var errorTests = []storeTest{
 		for name, err := range map[string]error{
 			"GetDead":    errorOf(s.Store.GetDead(ctx, s.DB, dead.EventID)),
 			"ReplayDead": errorOf(s.Store.ReplayDead(ctx, s.DB, []string{dead.EventID}, suiteTime, outbox.StatusNew)),
-			"DeleteDead": errorOf(s.Store.DeleteDead(ctx, s.DB, []string{dead.EventID})),
+			"DeleteDead": errorOf(s.Store.DeleteDead(ctx, s.DB, []string{dead.EventID}, "", time.Time{})),
 		} {
 			s.cancelled(name, err, s.Table, dead.EventID)
 		}

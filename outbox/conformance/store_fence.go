@@ -41,7 +41,7 @@ var fenceTests = []storeTest{
 	}},
 	// As on the hot path, each row has its own lease.
 	{"LargeBatchOfManyLeases", func(s *storeSuite) {
-		const rows = 1500
+		const rows = 1050
 		outcomes := []outbox.Outcome{outbox.OutcomeReleased, outbox.OutcomeRetry, outbox.OutcomeDelete}
 		envs := make([][]outbox.Envelope, len(outcomes))
 		for o := range outcomes {

@@ -222,5 +222,7 @@ func (s *storeSuite) wasMarked(outcome outbox.Outcome, m marked, before time.Tim
 		s.duringCall(what+": done_at", row.DoneAt, before)
 		want.DoneAt = row.DoneAt
 	}
-	s.sameRow(what, m.EventID, want)
+	if !sameRow(row, want) {
+		s.t.Fatalf("%s:\n got %+v\nwant %+v", what, row, want)
+	}
 }

@@ -42,10 +42,14 @@ func nodeReports(s *storeSuite) {
 	s.ok("Withdraw of nothing", s.Store.Withdraw(s.ctx, s.DB, "node-1"))
 	before := s.now()
 	one := outbox.Node{
-		Owner: "node-1", Mode: "multi-node", Started: suiteTime, LastPoll: suiteTime.Add(time.Second), HotDepth: 3, ColdDepth: 4,
-		Totals: &outbox.Totals{Written: 1 << 53, Delivered: 2, Failed: 3, Latencies: []int64{0, 2}},
-		Kinds:  []outbox.EventKind{{AggregateType: "a/b", EventType: "<é>"}}, Unheard: []outbox.EventKind{{AggregateType: outbox.Global, EventType: "Lost"}},
+		Owner: "node-1", Mode: "multi-node", Version: `v1.2.3+"é"`, Started: suiteTime, LastPoll: suiteTime.Add(time.Second), HotDepth: 3, ColdDepth: 4,
+		Totals: &outbox.Totals{
+			Written: 1 << 53, Delivered: 2, Failed: 3, Latencies: []int64{0, 2},
+			Kinds: []outbox.KindTotals{{Kind: outbox.EventKind{AggregateType: "a/b", EventType: "<é>"}, Delivered: 1 << 53, Failed: 1}, {Kind: outbox.EventKind{AggregateType: outbox.Global, EventType: "Sent"}, Delivered: 1}},
+		},
+		Kinds: []outbox.EventKind{{AggregateType: "a/b", EventType: "<é>"}}, Unheard: []outbox.EventKind{{AggregateType: outbox.Global, EventType: "Lost"}},
 		MaxDueAges: []outbox.KindAge{{Kind: outbox.EventKind{AggregateType: "a/b", EventType: "<é>"}, MaxDueAge: 24*time.Hour + time.Microsecond}},
+		Log:        &outbox.LogLag{Behind: 1 << 53, Kept: 0, Left: -1},
 	}
 	two := outbox.Node{Owner: strings.Repeat("é", 112), Mode: "ordered", Started: suiteTime, Kinds: []outbox.EventKind{}} // a list that is empty is known
 	s.announces(two, time.Hour)

@@ -39,6 +39,19 @@ var onceTests = []storeTest{
 			s.unchanged("the row that was there", there)
 		}
 	}},
+	{"TheErrorNamesTheIDsInOrder", func(s *storeSuite) {
+		one, two := s.insertedAs(outbox.StatusDone, ""), s.insertedAs(outbox.StatusNew, "")
+		tx, commit, _ := s.Begin(s.t)
+		_, err := s.Store.InsertOnce(s.ctx, tx, []outbox.Envelope{s.event(0), two.Envelope, s.event(0), one.Envelope}, "", time.Time{})
+		var there *outbox.DuplicateEventError
+		if !errors.As(err, &there) || there.EventID != two.EventID {
+			s.t.Fatalf("InsertOnce of 4 events, of which %s and %s are there: %v", two.EventID, one.EventID, err)
+		}
+		if there.EventIDs != nil {
+			s.sameIDs("EventIDs", there.EventIDs, []string{two.EventID, one.EventID})
+		}
+		s.ok("commit", commit())
+	}},
 	{"ADuplicateIDOfTheSameTransaction", func(s *storeSuite) {
 		env, other := s.event(0), s.event(0)
 		tx, commit, _ := s.Begin(s.t)
@@ -298,6 +311,10 @@ func (s *storeSuite) duplicate(tx outbox.Execer, id string, envs ...outbox.Envel
 	var there *outbox.DuplicateEventError
 	if !errors.As(err, &there) || !errors.Is(err, outbox.ErrDuplicateEvent) || there.EventID != id {
 		s.t.Errorf("InsertOnce of %d events, of which %s is there: %v", len(envs), id, err)
+		return
+	}
+	if ids := there.EventIDs; ids != nil {
+		s.sameIDs("EventIDs", ids, []string{id})
 	}
 }
 

@@ -349,7 +349,7 @@ var dueAtTests = []storeTest{
 		}
 	}},
 	{"LargeBatchOfEveryFence", func(s *storeSuite) {
-		const rows = 1500
+		const rows = 1050
 		for _, tt := range []struct {
 			outcome  outbox.Outcome
 			sameTime bool

@@ -205,7 +205,9 @@ func buryAndReplay(s *storeSuite, sp spoilt) {
 	s.count("events that were replayed", n, len(got))
 	b := s.pollAt(later)
 	s.mark(outbox.OutcomeDead, "", deadOf(b.Undecodable)...)
-	n, err = s.Store.DeleteDead(s.ctx, s.DB, deadIDs(s.queryDead(outbox.DeadRowsQuery{})))
-	s.ok("DeleteDead", err)
-	s.count("dead letters that were deleted", n, len(b.Undecodable))
+	letters := deadIDs(s.queryDead(outbox.DeadRowsQuery{}))
+	s.deletes(len(b.Undecodable), aDeletion, suiteTime, letters...)
+	s.restores(len(b.Undecodable), aDeletion, suiteTime, 1000)
+	s.sameIDs("dead letters that were restored", deadIDs(s.queryDead(outbox.DeadRowsQuery{})), letters)
+	s.deletes(len(b.Undecodable), "", time.Time{}, letters...)
 }

@@ -112,7 +112,7 @@ func (r *memRow) chosen(f outbox.EventFilter) bool {
 	return (len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) &&
 		isEmptyOr(f.EventType, r.env.EventType) && isEmptyOr(f.AggregateType, r.env.AggregateType) &&
 		isEmptyOr(f.AggregateID, r.env.AggregateID) && isEmptyOr(f.TenantID, r.env.TenantID) &&
-		f.HasTexts(r.env.EventID, listedError(r.LastError)) && (!f.Leased || r.leased()) && dueWithin(r.AvailableAt, f) &&
+		f.HasTexts(r.env.EventID, listedError(r.LastError)) && (!f.Leased || r.leased() && !r.isDeleted()) && (f.DeletionID == "" || r.isDeleted() && r.LockedBy == outbox.DeletedBy+f.DeletionID) && dueWithin(r.AvailableAt, f) &&
 		(f.Order() != outbox.ByEventID || within(r.CreatedAt, f))
 }
 
@@ -146,7 +146,9 @@ func (s *Store) Throughput(ctx context.Context, _ outbox.DB, since time.Time) (o
 		return outbox.Throughput{}, err
 	}
 	defer s.mu.Unlock()
-	done := s.visible(diedFirst, func(r *memRow) bool { return r.Status == outbox.StatusDone && !r.endedAt().Before(since) })
+	done := s.visible(diedFirst, func(r *memRow) bool {
+		return r.Status == outbox.StatusDone && !r.isDeleted() && !r.endedAt().Before(since)
+	})
 	slices.Reverse(done)
 	t := outbox.Throughput{Done: min(int64(len(done)), outbox.StatsLimit)}
 	var took []time.Duration
@@ -176,14 +178,18 @@ func (s *Store) Announce(ctx context.Context, _ outbox.DB, node outbox.Node, d t
 	defer s.mu.Unlock()
 	now, given := s.clock(), node
 	node = outbox.Node{
-		Owner: node.Owner, Mode: node.Mode, Started: node.Started.UTC(), LastPoll: node.LastPoll.UTC(),
+		Owner: node.Owner, Mode: node.Mode, Version: node.Version, Started: node.Started.UTC(), LastPoll: node.LastPoll.UTC(),
 		HotDepth: node.HotDepth, ColdDepth: node.ColdDepth, Leases: node.Leases, SeenAt: now,
 		Kinds: slices.Clone(node.Kinds), Unheard: slices.Clone(node.Unheard), MaxDueAges: slices.Clone(node.MaxDueAges),
 	}
 	if given.Totals != nil {
 		totals := *given.Totals
-		totals.Latencies = slices.Clone(totals.Latencies)
+		totals.Latencies, totals.Kinds = slices.Clone(totals.Latencies), slices.Clone(totals.Kinds)
 		node.Totals = &totals
+	}
+	if given.Log != nil {
+		lag := *given.Log
+		node.Log = &lag
 	}
 	s.nodes[node.Owner] = report{node, now.Add(d)}
 	for owner, r := range s.nodes {

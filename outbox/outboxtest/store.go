@@ -33,6 +33,8 @@ type Store struct {
 	nodes  map[string]report // by owner
 	ranges outbox.Ranges     // as they were set last
 	shares map[outbox.EventKind]outbox.Shares
+	// replays are by name.
+	replays map[string]outbox.ReplayRow
 	// changes are the audit log, the oldest first.
 	changes []change
 }
@@ -53,7 +55,7 @@ type memRow struct {
 
 // NewStore makes an empty store.
 func NewStore() *Store {
-	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[pauseID]outbox.Pause{}, shares: map[outbox.EventKind]outbox.Shares{}, nodes: map[string]report{}}
+	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[pauseID]outbox.Pause{}, shares: map[outbox.EventKind]outbox.Shares{}, replays: map[string]outbox.ReplayRow{}, nodes: map[string]report{}}
 }
 
 // DB is the pool to use with this store, and the writer's source.
@@ -168,11 +170,11 @@ func (s *Store) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.
 	if err := s.lock(ctx, doing, ids...); err != nil {
 		return nil, err
 	}
-	fresh, kept, duplicate := s.insert(envs, ids, lease, due, scope)
+	fresh, kept, there := s.insert(envs, ids, lease, due, scope)
 	s.mu.Unlock()
-	if duplicate != "" {
+	if len(there) > 0 {
 		s.endKeeping(kept, false)
-		return nil, s.fail(doing, &outbox.DuplicateEventError{EventID: duplicate})
+		return nil, s.fail(doing, &outbox.DuplicateEventError{EventID: there[0], EventIDs: there})
 	}
 	if scope == nil {
 		s.endKeeping(kept, true)
@@ -212,10 +214,10 @@ func join(scope outbox.TxScope, envs []outbox.Envelope, show, drop func()) error
 	return err
 }
 
-// insert adds all rows whose unique key is free, or no row if an id exists already. In ids, the ids of
-// the other envelopes become those of the events that have their keys. kept are the rows that the
+// insert adds all rows whose unique key is free, or no row if ids exist already: there has them. In ids, the
+// ids of the other envelopes become those of the events that have their keys. kept are the rows that the
 // envelopes with KeepLatest change.
-func (s *Store) insert(envs []outbox.Envelope, ids []string, lease string, due time.Time, scope outbox.TxScope) (fresh []outbox.Envelope, kept []keptRow, duplicate string) {
+func (s *Store) insert(envs []outbox.Envelope, ids []string, lease string, due time.Time, scope outbox.TxScope) (fresh []outbox.Envelope, kept []keptRow, there []string) {
 	now := s.clock()
 	added := make(map[string]*memRow, len(envs))
 	for i, env := range envs {
@@ -238,7 +240,8 @@ func (s *Store) insert(envs []outbox.Envelope, ids []string, lease string, due t
 			continue
 		}
 		if s.rows[env.EventID] != nil || added[env.EventID] != nil {
-			return nil, kept, env.EventID
+			there = append(there, env.EventID)
+			continue
 		}
 		r := &memRow{env: env, unique: uniqueKeyOf(&env), hidden: scope != nil, writer: scope, RawRow: RawRow{AvailableAt: env.AvailableAt, CreatedAt: env.OccurredAt}}
 		r.env.Headers, r.env.UniqueKey, r.env.KeepLatest = maps.Clone(env.Headers), "", false
@@ -248,8 +251,11 @@ func (s *Store) insert(envs []outbox.Envelope, ids []string, lease string, due t
 		added[env.EventID] = r
 		fresh = append(fresh, r.env)
 	}
+	if len(there) > 0 {
+		return nil, kept, there
+	}
 	maps.Copy(s.rows, added)
-	return fresh, kept, ""
+	return fresh, kept, nil
 }
 
 // keptRow is the row that had the unique key of an envelope with KeepLatest.

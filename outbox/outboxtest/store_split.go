@@ -23,7 +23,7 @@ func (s *Store) Split(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, 
 			continue
 		}
 		for _, row := range split.Rows {
-			if _, _, duplicate := s.insert([]outbox.Envelope{row.Envelope}, []string{row.Envelope.EventID}, "", now, nil); duplicate == "" {
+			if _, _, there := s.insert([]outbox.Envelope{row.Envelope}, []string{row.Envelope.EventID}, "", now, nil); len(there) == 0 {
 				s.apply(s.rows[row.Envelope.EventID], row.Outcome, row.Mark, now)
 			}
 		}

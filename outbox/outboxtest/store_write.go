@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -196,8 +197,9 @@ func (s *Store) QueryDead(ctx context.Context, _ outbox.DB, q outbox.DeadRowsQue
 		switch {
 		case q.KeysOnly:
 			l = outbox.DeadLetter{Envelope: outbox.Envelope{EventID: l.EventID}, DiedAt: l.DiedAt}
-		case !q.Sizes:
-			l.PayloadBytes = 0
+		case !q.Listed:
+			l.OccurredAt, l.AvailableAt, l.Attempts, l.PayloadBytes = time.Time{}, time.Time{}, 0, 0
+			delete(l.Headers, outbox.HeaderEventID)
 		}
 		letters = append(letters, l)
 	}
@@ -249,12 +251,56 @@ func (s *Store) ReplayDead(ctx context.Context, _ outbox.DB, eventIDs []string, 
 }
 
 // DeleteDead implements [outbox.Store].
-func (s *Store) DeleteDead(ctx context.Context, _ outbox.DB, eventIDs []string) (int, error) {
+func (s *Store) DeleteDead(ctx context.Context, _ outbox.DB, eventIDs []string, by string, at time.Time) (int, error) {
 	if err := s.lock(ctx, "deleting dead", eventIDs...); err != nil {
 		return 0, err
 	}
 	defer s.mu.Unlock()
-	return s.remove(s.named(eventIDs, isDead)), nil
+	rows := s.named(eventIDs, isDead)
+	if by == "" {
+		return s.remove(rows), nil
+	}
+	for _, r := range rows {
+		r.Status, r.LockedBy, r.LockedAt, r.DoneAt = outbox.StatusDone, by, r.DoneAt, at
+	}
+	return len(rows), nil
+}
+
+// RestoreDead implements [outbox.Store].
+func (s *Store) RestoreDead(ctx context.Context, _ outbox.DB, q outbox.DeletedQuery) (outbox.Restored, error) {
+	if err := s.lock(ctx, "restoring dead letters"); err != nil {
+		return outbox.Restored{}, err
+	}
+	defer s.mu.Unlock()
+	rows := s.deleted(q)
+	r := outbox.Restored{Rows: len(rows), Looked: len(rows)}
+	for _, row := range rows {
+		r.Last = row.DoneAt
+		row.Status, row.DoneAt = outbox.StatusDead, row.LockedAt
+		row.unlock()
+	}
+	return r, nil
+}
+
+// CountDeleted implements [outbox.Store].
+func (s *Store) CountDeleted(ctx context.Context, _ outbox.DB, q outbox.DeletedQuery) (int64, error) {
+	if err := s.lock(ctx, "counting deleted dead letters"); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	return int64(len(s.deleted(q))), nil
+}
+
+// deleted are the rows that a query chooses.
+func (s *Store) deleted(q outbox.DeletedQuery) []*memRow {
+	return first(s.visible(diedFirst, func(r *memRow) bool {
+		return r.Status == outbox.StatusDone && r.LockedBy == q.By && !r.endedAt().Before(q.Since) && r.endedAt().Before(q.Until)
+	}), q.Limit)
+}
+
+// isDeleted reports whether the row is of a deleted dead letter.
+func (r *memRow) isDeleted() bool {
+	return r.Status == outbox.StatusDone && strings.HasPrefix(r.LockedBy, outbox.DeletedBy)
 }
 
 func (s *Store) remove(rows []*memRow) int {

@@ -20,6 +20,7 @@ type auditRow struct {
 	Action     string    `json:"action"`
 	Target     string    `json:"target,omitempty"`
 	Count      int       `json:"count,omitempty"`
+	Deletion   string    `json:"deletion,omitempty"`
 	Reason     string    `json:"reason,omitempty"`
 	Incomplete bool      `json:"incomplete,omitempty"`
 }
@@ -27,7 +28,7 @@ type auditRow struct {
 // RecordChange implements [outbox.Store].
 func (s *Store) RecordChange(ctx context.Context, db outbox.DB, e outbox.AuditEntry, keep time.Duration) error {
 	const what = "recording a change in the audit log"
-	value, err := json.Marshal(auditRow{e.At.UTC(), e.Name, e.From, e.Action, e.Target, e.Count, e.Reason, e.Incomplete})
+	value, err := json.Marshal(auditRow{e.At.UTC(), e.Name, e.From, e.Action, e.Target, e.Count, e.DeletionID, e.Reason, e.Incomplete})
 	if err != nil {
 		return s.fail(what, err)
 	}
@@ -84,7 +85,8 @@ func (s *Store) Audit(ctx context.Context, db outbox.DB, before string, limit in
 		var row auditRow
 		if json.Unmarshal([]byte(value.String), &row) == nil {
 			e.At, e.Operator = row.At, outbox.Operator{Name: row.By, From: row.From}
-			e.Action, e.Target, e.Count, e.Reason, e.Incomplete = row.Action, row.Target, row.Count, row.Reason, row.Incomplete
+			e.Action, e.Target, e.Count, e.DeletionID = row.Action, row.Target, row.Count, row.Deletion
+			e.Reason, e.Incomplete = row.Reason, row.Incomplete
 		}
 		list = append(list, e)
 		return nil

@@ -41,8 +41,10 @@ var postgres = &dialect{
 	textColumn: "CASE WHEN %[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00' THEN %[1]s END",
 	// Without statistics, PostgreSQL expects almost no rows between two bounds, and sorts all rows
 	// that are there. The CASE hides the lower bound.
-	dated:        "%[1]s <= '9999-12-31 00:00+00' AND CASE WHEN %[1]s >= '0001-01-02 00:00+00' THEN TRUE ELSE FALSE END",
-	undated:      []string{"%[1]s < '0001-01-02 00:00+00'", "%[1]s > '9999-12-31 00:00+00'", "%[1]s IS NULL"},
+	dated: "%[1]s <= '9999-12-31 00:00+00' AND CASE WHEN %[1]s >= '0001-01-02 00:00+00' THEN TRUE ELSE FALSE END",
+	// For undated rows the estimate of two bounds is right. After a single bound PostgreSQL expects a
+	// third of the rows, and starts the JIT compiler and parallel workers before it finds no row.
+	undated:      []string{"%[1]s >= '-infinity' AND %[1]s < '0001-01-02 00:00+00'", "%[1]s > '9999-12-31 00:00+00' AND %[1]s <= 'infinity'", "%[1]s IS NULL"},
 	moved:        "available_at + INTERVAL '1 microsecond'", // infinity stays as it is
 	payloadBytes: "OCTET_LENGTH(CAST(payload AS TEXT))",
 	unlessThere:  " ON CONFLICT DO NOTHING",

@@ -37,16 +37,14 @@ func TestConformanceUnderEveryDSN(t *testing.T) {
 		target testdb.Target
 		params map[string]string
 	}{
-		"mysql parseTime, UTC, found rows":      {mysql, map[string]string{"parseTime": "true", "loc": "UTC", "clientFoundRows": "true"}},
-		"mysql parseTime, local, interpolated":  {mysql, map[string]string{"parseTime": "true", "loc": "Local", "interpolateParams": "true"}},
-		"mysql parseTime, zone, not strict":     {mysql, map[string]string{"parseTime": "true", "loc": "Local", "time_zone": "%27-05%3A00%27", "sql_mode": "%27%27"}},
-		"mysql local, strict":                   {mysql, map[string]string{"loc": "Local", "sql_mode": "%27TRADITIONAL%2CANSI_QUOTES%27"}},
-		"mysql, '' is NULL":                     {mysql, map[string]string{"sql_mode": "%27EMPTY_STRING_IS_NULL%2CSTRICT_TRANS_TABLES%27"}},
-		"mysql, '' is NULL, interpolated":       {mysql, map[string]string{"sql_mode": "%27EMPTY_STRING_IS_NULL%2CSTRICT_TRANS_TABLES%27", "interpolateParams": "true"}},
-		"postgres pq, binary, zone":             {named(drivers, "postgres/pq"), map[string]string{"binary_parameters": "yes", "timezone": "Asia/Kolkata"}},
-		"postgres pgx, exec mode, session zone": {postgres, map[string]string{"default_query_exec_mode": "exec", "timezone": "America/New_York"}},
-		"postgres session zone":                 {postgres, map[string]string{"timezone": "America/New_York", "datestyle": "SQL,DMY"}}, // in exec mode pgx cannot read that style
-		"sqlite times as the driver will":       {sqlite, map[string]string{"_inttotime": "1", "_texttotime": "1", "_time_format": "sqlite"}},
+		"mysql parseTime, UTC, strict, found rows": {mysql, map[string]string{"parseTime": "true", "loc": "UTC", "clientFoundRows": "true", "sql_mode": "%27TRADITIONAL%2CANSI_QUOTES%27"}},
+		"mysql parseTime, zone, not strict":        {mysql, map[string]string{"parseTime": "true", "loc": "Local", "time_zone": "%27-05%3A00%27", "sql_mode": "%27%27", "interpolateParams": "true"}},
+		"mysql local, '' is NULL":                  {mysql, map[string]string{"loc": "Local", "sql_mode": "%27EMPTY_STRING_IS_NULL%2CSTRICT_TRANS_TABLES%27"}},
+		"mysql local, '' is NULL, interpolated":    {mysql, map[string]string{"loc": "Local", "sql_mode": "%27EMPTY_STRING_IS_NULL%2CSTRICT_TRANS_TABLES%27", "interpolateParams": "true"}},
+		"postgres pq, binary, zone":                {named(drivers, "postgres/pq"), map[string]string{"binary_parameters": "yes", "timezone": "Asia/Kolkata"}},
+		"postgres pgx, exec mode, session zone":    {postgres, map[string]string{"default_query_exec_mode": "exec", "timezone": "America/New_York"}},
+		"postgres session zone":                    {postgres, map[string]string{"timezone": "America/New_York", "datestyle": "SQL,DMY"}}, // in exec mode pgx cannot read that style
+		"sqlite times as the driver will":          {sqlite, map[string]string{"_inttotime": "1", "_texttotime": "1", "_time_format": "sqlite"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -53,7 +53,15 @@ func TestNamedRowsAreFoundWithoutReadingTheBacklog(t *testing.T) {
 				return err
 			},
 			"deleting dead letters": func([]string) error {
-				_, err := store.DeleteDead(ctx, rec, idsOf("x", 300, readBatch))
+				_, err := store.DeleteDead(ctx, rec, idsOf("x", 300, readBatch), outbox.DeletedBy+"1", now)
+				return err
+			},
+			"deleting dead letters for good": func([]string) error {
+				_, err := store.DeleteDead(ctx, rec, idsOf("x", 300, readBatch), "", now)
+				return err
+			},
+			"restoring dead letters": func([]string) error {
+				_, err := store.RestoreDead(ctx, rec, outbox.DeletedQuery{By: outbox.DeletedBy + "1", Since: now, Until: now.Add(time.Millisecond), Limit: readBatch})
 				return err
 			},
 		}

@@ -301,6 +301,29 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	run("the audit log", err)
 	_, err = store.Audit(ctx, rec, "01", 10)
 	run("the audit log", err)
+	section("replays of delivered events")
+	_, err = store.Replays(ctx, rec)
+	run("replays", err)
+	section("a replay starts")
+	_, err = store.SetReplay(ctx, recordedDB(t, rec), "", outbox.ReplayRow{Name: "r", Version: "1", Value: "{}"}, nil)
+	require.NoError(t, err)
+	section("a step of a replay")
+	_, err = store.SetReplay(ctx, recordedDB(t, rec), "1", outbox.ReplayRow{Name: "r", Version: "2", Value: "{}"}, events("r", 2))
+	require.NoError(t, err)
+	section("a replay is deleted")
+	_, err = store.SetReplay(ctx, rec, "2", outbox.ReplayRow{Name: "r", Version: "3"}, nil)
+	run("deletion of a replay", err)
+	section("delivered events")
+	q := outbox.DeliveredQuery{AggregateType: "A", EventTypes: []outbox.EventType{"T", "U"}, AggregateID: "1", TenantID: "t", AfterDoneAt: someTime, Until: someTime, Look: 10, Limit: 10}
+	_, err = store.Delivered(ctx, rec, q)
+	run("delivered", err)
+	section("delivered events behind a place")
+	q.AfterEventID = "a"
+	_, err = store.Delivered(ctx, rec, q)
+	run("delivered", err)
+	section("untried events")
+	_, err = store.Untried(ctx, rec, []string{"a", "b"})
+	run("untried", err)
 	section("notify")
 	run("notify", store.Notify(ctx, rec, "outbox_event"))
 	section("listen")
@@ -351,7 +374,7 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("dead letters")
 	_, err = store.QueryDead(ctx, rec, outbox.DeadRowsQuery{
 		DeadFilter: outbox.DeadFilter{EventType: "T", AggregateType: "A", Since: someTime, Until: someTime},
-		Limit:      10, AfterDiedAt: someTime, AfterEventID: "a", Sizes: true,
+		Limit:      10, AfterDiedAt: someTime, AfterEventID: "a", Listed: true,
 	})
 	run("dead letters", err)
 	section("dead letters of some ids")
@@ -370,8 +393,18 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	_, err = store.ReplayDead(ctx, rec, []string{"a"}, someTime, outbox.StatusNew)
 	run("replay", err)
 	section("delete dead letters")
-	_, err = store.DeleteDead(ctx, rec, []string{"a"})
+	_, err = store.DeleteDead(ctx, rec, []string{"a"}, outbox.DeletedBy+"1", someTime)
 	run("delete", err)
+	section("delete dead letters for good")
+	_, err = store.DeleteDead(ctx, rec, []string{"a"}, "", time.Time{})
+	run("delete", err)
+	section("restore dead letters")
+	deleted := outbox.DeletedQuery{By: outbox.DeletedBy + "1", Since: someTime, Until: someTime.Add(time.Millisecond), Limit: 10}
+	_, err = store.RestoreDead(ctx, rec, deleted)
+	run("restore", err)
+	section("count deleted dead letters")
+	_, err = store.CountDeleted(ctx, rec, deleted)
+	run("count", err)
 	statementsForOperators(t, kind, rec)
 	return rec.text.String()
 }

@@ -56,12 +56,12 @@ func (s *Store) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.
 		if !errors.Is(err, errKept) {
 			return nil, err
 		}
-		id, failed := s.firstThere(ctx, tx, envs)
+		there, failed := s.there(ctx, tx, envs)
 		switch {
 		case failed != nil:
 			return nil, failed
-		case id != "":
-			return nil, &outbox.DuplicateEventError{EventID: id}
+		case len(there) > 0:
+			return nil, &outbox.DuplicateEventError{EventID: there[0], EventIDs: there}
 		}
 	}
 	return nil, err
@@ -185,25 +185,27 @@ func (q *query) ofKey(env *outbox.Envelope) *query {
 	return q.add(" AND unique_key = ").arg(env.UniqueKey).add(" AND status IN (0, 2)")
 }
 
-// firstThere is the first of the ids that a row has; empty: no row has one of the ids.
-func (s *Store) firstThere(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope) (string, error) {
+// there are the ids that rows have, in order, of the first envelopes of which a row has one.
+func (s *Store) there(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope) (ids []string, err error) {
 	for some := range slices.Chunk(envs, markRows) {
-		ids := make([]string, len(some))
+		asked := make([]string, len(some))
 		for i := range some {
-			ids[i] = some[i].EventID
+			asked[i] = some[i].EventID
 		}
-		q := s.query(256+2*len(ids)).add("SELECT event_id FROM ").table(s).add(" WHERE ").ids("event_id", ids)
+		q := s.query(256+2*len(asked)).add("SELECT event_id FROM ").table(s).add(" WHERE ").ids("event_id", asked)
 		found, err := s.readTexts(ctx, tx, "looking for events with these ids", q.locked())
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		for _, id := range ids {
-			if slices.Contains(found, id) {
-				return id, nil
-			}
+		has := make(map[string]bool, len(found))
+		for _, id := range found {
+			has[id] = true
+		}
+		if ids = slices.DeleteFunc(asked, func(id string) bool { return !has[id] }); len(ids) > 0 {
+			return ids, nil
 		}
 	}
-	return "", nil
+	return nil, nil
 }
 
 // locked makes MySQL read the rows as they are now, and not as of the snapshot of the transaction. An

@@ -48,6 +48,21 @@ func beginAt(t *testing.T, db *testdb.DB, level sql.IsolationLevel) *sql.Tx {
 	return tx
 }
 
+func TestAnErrorNamesAllIDsThatAreThere(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		store := uniqueTable(t, db)
+		tx := beginAt(t, db, sql.LevelDefault)
+		envs := events("e", 1_200)
+		once(t, store, tx, envs[3], envs[998], envs[1_100])
+		_, err := store.InsertOnce(t.Context(), tx, envs, "", time.Time{})
+		var there *outbox.DuplicateEventError
+		require.ErrorAs(t, err, &there)
+		require.Equal(t, envs[3].EventID, there.EventID)
+		require.Equal(t, []string{envs[3].EventID, envs[998].EventID}, there.EventIDs, "of the first 1,000 events")
+	})
+}
+
 // The error of a unique index of the user's stays the database's, alone and among others.
 func TestAnotherUniqueIndexIsNoDuplicateEvent(t *testing.T) {
 	t.Parallel()

@@ -246,7 +246,10 @@ func (q *query) chosen(w walk) *query {
 		q.dueSpan(w)
 	}
 	if f.Leased {
-		q.add(" AND locked_at IS NOT NULL")
+		q.add(" AND locked_at IS NOT NULL AND NOT (status = 1 AND locked_by IS NOT NULL AND locked_by LIKE '" + outbox.DeletedBy + "%')")
+	}
+	if f.DeletionID != "" {
+		q.add(" AND status = 1 AND locked_by = ").arg(outbox.DeletedBy + f.DeletionID)
 	}
 	q.texts(w)
 	return q.add(" THEN COALESCE(", shownError, ", ", q.d.emptyText(), ") END")

@@ -267,21 +267,3 @@ func TestCreateSchemaOfTablesThatAreThereWaitsForNoWriter(t *testing.T) {
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 	})
 }
-
-// Tables of the first version that were migrated work like new ones.
-func TestMigratedTablesPassTheConformanceSuite(t *testing.T) {
-	t.Parallel()
-	for _, target := range testdb.Bulk() {
-		t.Run(target.Name, func(t *testing.T) {
-			t.Parallel()
-			certifyTables(t, suiteOptions, func(t testing.TB) *testdb.DB {
-				db := testdb.Open(t, target)
-				for _, version := range []int{1, sqlstore.SchemaVersion} {
-					_, err := storeFor(db.Kind, suiteOptions...).Migrate(context.WithoutCancel(t.Context()), db.DB, version)
-					require.NoError(t, err)
-				}
-				return db
-			})
-		})
-	}
-}

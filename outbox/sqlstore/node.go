@@ -19,6 +19,7 @@ const nodeKept = time.Hour
 // nodeRow is the value of a row of the control table, in which a node reports.
 type nodeRow struct {
 	Mode     string    `json:"mode"`
+	Version  string    `json:"version,omitempty"`
 	Started  time.Time `json:"started"`
 	LastPoll time.Time `json:"last_poll,omitzero"`
 	Hot      int       `json:"hot"`
@@ -30,6 +31,8 @@ type nodeRow struct {
 	Unheard [][2]string `json:"unheard,omitempty"`
 	// MaxDueAges are limits of lateness.
 	MaxDueAges []ageRow `json:"max_due_ages,omitempty"`
+	// Log are the fields of an [outbox.LogLag], in their order.
+	Log *[3]int64 `json:"log,omitempty"`
 	// For is how long the report counts, in microseconds: the report ends at expires_at.
 	For int64 `json:"for"`
 }
@@ -46,14 +49,46 @@ type totals struct {
 	Delivered int64   `json:"delivered"`
 	Failed    int64   `json:"failed"`
 	Latencies []int64 `json:"latencies,omitempty"`
+	// Kinds are deliveries by kind.
+	Kinds []kindTotals `json:"kinds,omitempty"`
+}
+
+// kindTotals are an [outbox.KindTotals].
+type kindTotals struct {
+	Kind      [2]string `json:"kind"`
+	Delivered int64     `json:"delivered"`
+	Failed    int64     `json:"failed,omitempty"`
+}
+
+// totalsOf and public convert totals; nil stays nil.
+func totalsOf(t *outbox.Totals) *totals {
+	if t == nil {
+		return nil
+	}
+	row := &totals{Written: t.Written, Delivered: t.Delivered, Failed: t.Failed, Latencies: t.Latencies}
+	for _, k := range t.Kinds {
+		row.Kinds = append(row.Kinds, kindTotals{pairsOf([]outbox.EventKind{k.Kind})[0], k.Delivered, k.Failed})
+	}
+	return row
+}
+
+func (t *totals) public() *outbox.Totals {
+	if t == nil {
+		return nil
+	}
+	p := &outbox.Totals{Written: t.Written, Delivered: t.Delivered, Failed: t.Failed, Latencies: t.Latencies}
+	for _, k := range t.Kinds {
+		p.Kinds = append(p.Kinds, outbox.KindTotals{Kind: kindsOf([][2]string{k.Kind})[0], Delivered: k.Delivered, Failed: k.Failed})
+	}
+	return p
 }
 
 // Announce implements [outbox.Store].
 func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d time.Duration) error {
 	const what = "reporting a node"
 	value, err := json.Marshal(nodeRow{
-		node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, node.Leases, (*totals)(node.Totals),
-		pairsOf(node.Kinds), pairsOf(node.Unheard), agesOf(node.MaxDueAges), d.Microseconds(),
+		node.Mode, node.Version, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, node.Leases, totalsOf(node.Totals),
+		pairsOf(node.Kinds), pairsOf(node.Unheard), agesOf(node.MaxDueAges), logOf(node.Log), d.Microseconds(),
 	})
 	if err != nil {
 		return s.fail(what, err)
@@ -93,6 +128,13 @@ func agesOf(ages []outbox.KindAge) (rows []ageRow) {
 		rows = append(rows, ageRow{pairsOf([]outbox.EventKind{a.Kind})[0], a.MaxDueAge.Microseconds()})
 	}
 	return rows
+}
+
+func logOf(lag *outbox.LogLag) *[3]int64 {
+	if lag == nil {
+		return nil
+	}
+	return &[3]int64{lag.Behind, lag.Kept, lag.Left}
 }
 
 // forgetEnded deletes the rows of nodes that died and of pauses that ended. The names are read first,
@@ -184,11 +226,14 @@ func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outb
 			nodes[owner] = node
 			return nil
 		}
-		node.Mode, node.Started, node.LastPoll, node.HotDepth, node.ColdDepth = report.Mode, report.Started, report.LastPoll, report.Hot, report.Cold
-		node.Totals = (*outbox.Totals)(report.Totals)
+		node.Mode, node.Version, node.Started, node.LastPoll, node.HotDepth, node.ColdDepth = report.Mode, report.Version, report.Started, report.LastPoll, report.Hot, report.Cold
+		node.Totals = report.Totals.public()
 		node.Kinds, node.Unheard = kindsOf(report.Kinds), kindsOf(report.Unheard)
 		for _, a := range report.MaxDueAges {
 			node.MaxDueAges = append(node.MaxDueAges, outbox.KindAge{Kind: kindsOf([][2]string{a.Kind})[0], MaxDueAge: time.Duration(a.Age) * time.Microsecond})
+		}
+		if lag := report.Log; lag != nil {
+			node.Log = &outbox.LogLag{Behind: lag[0], Kept: lag[1], Left: lag[2]}
 		}
 		if !expires.IsZero() {
 			node.SeenAt = expires.Add(-time.Duration(report.For) * time.Microsecond)

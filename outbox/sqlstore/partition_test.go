@@ -126,7 +126,7 @@ func TestPartitionsAreDroppedOnlyWhenAllTheirEventsAreDelivered(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	_, err = store.DeleteDead(ctx, db.DB, []string{events[0].EventID})
+	_, err = store.DeleteDead(ctx, db.DB, []string{events[0].EventID}, "", time.Time{})
 	require.NoError(t, err)
 	require.Zero(t, drop())
 	var gone bool

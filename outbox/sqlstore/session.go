@@ -10,9 +10,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-var errAutocommit = errors.New("autocommit is off, so that the outbox's own statements would not be committed: remove autocommit=0 from the DSN, and from init_connect and autocommit of the server")
+var errAutocommit = errors.New("autocommit is off, so that the outbox's own statements would not be committed; remove autocommit=0 from the DSN, and from init_connect and autocommit of the server")
 
-var errChain = errors.New("completion_type is CHAIN, so that each COMMIT begins another transaction and the outbox's own statements would not be committed: remove completion_type from the DSN, and from init_connect and the settings of the server")
+var errChain = errors.New("completion_type is CHAIN, so that each COMMIT begins another transaction and the outbox's own statements would not be committed; remove completion_type from the DSN, and from init_connect and the settings of the server")
 
 // readCommitted is the level of the store's own transactions where the session has a stricter
 // level.

@@ -12,18 +12,21 @@ import (
 // measured is how many deliveries Throughput measures.
 const measured = 1000
 
+// delivered are the rows that are DONE and not deleted dead letters.
+const delivered = "status = 1 AND (locked_by IS NULL OR locked_by NOT LIKE '" + outbox.DeletedBy + "%')"
+
 // Throughput implements [outbox.Store].
 func (s *Store) Throughput(ctx context.Context, db outbox.DB, since time.Time) (outbox.Throughput, error) {
 	const what = "reading the throughput"
 	var t outbox.Throughput
 	q := s.query(256)
-	q.add("SELECT ").counted(s, "status = 1", s.died()+" >= ", since)
+	q.add("SELECT ").counted(s, delivered, s.died()+" >= ", since)
 	if err := s.rows(ctx, db, what, q, scanInto(&t.Done)); err != nil {
 		return outbox.Throughput{}, err
 	}
 	q = s.query(256)
 	q.ordered().add("SELECT ").timeColumn("available_at").add(", ").timeColumn("done_at").add(" FROM ").table(s).
-		add(" WHERE status = 1 AND ", s.died(), " >= ").time(since).add(" ORDER BY ", s.died(), " DESC LIMIT ").limit(measured, "")
+		add(" WHERE ", delivered, " AND ", s.died(), " >= ").time(since).add(" ORDER BY ", s.died(), " DESC LIMIT ").limit(measured, "")
 	var took []time.Duration
 	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) error {
 		var due, done timestamp

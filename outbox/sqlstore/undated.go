@@ -36,8 +36,9 @@ func (s *Store) timeParts(column, where string) (dated timePart, undated []timeP
 // by byte, as Go merges the parts, and not by the primary key, along which the whole table
 // would be read.
 //
-// PostgreSQL estimates that a third of the rows of an expression are undated, and so would read and
-// sort all dead rows. The subquery asks the index whether there is an undated row at all.
+// PostgreSQL has no statistics of an expression that only a partial index has, and may expect many undated
+// rows: then PostgreSQL would read and sort all dead rows. The subquery asks the index whether there is an
+// undated row at all.
 func (q *query) undatedBehind(s *Store, part timePart, operator, id string) *query {
 	key := "COALESCE(event_id, '')"
 	if q.d == postgres {

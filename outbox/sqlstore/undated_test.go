@@ -83,7 +83,16 @@ func TestDeadLettersWhoseTimeCannotBeReadAreListedOnce(t *testing.T) {
 		require.EqualValues(t, rows, n)
 		deleted, err := dead.DeleteAll(ctx, outbox.DeadFilter{}, 2)
 		require.NoError(t, err)
-		require.Equal(t, rows, deleted)
+		require.Equal(t, rows, deleted.Count)
+		restored, err := dead.Restore(ctx, deleted.ID)
+		require.NoError(t, err)
+		require.Equal(t, rows, restored)
+		n, err = dead.Count(ctx, outbox.DeadFilter{})
+		require.NoError(t, err)
+		require.EqualValues(t, rows, n, "also the letters whose time of death cannot be read")
+		again, err := dead.DeleteAll(ctx, outbox.DeadFilter{}, 2)
+		require.NoError(t, err)
+		require.Equal(t, rows, again.Count)
 	})
 }
 

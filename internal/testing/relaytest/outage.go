@@ -82,7 +82,7 @@ func (p *proof) defaultNode(mode outbox.Mode) {
 	log := slog.New(slog.NewTextHandler(&p.log, nil))
 	r, err := relay.New(relay.Config{
 		Publisher: recorder{p.broker.Connect(p.t, p.broker.Addr), &p.seen}, Source: "/counters",
-		Routes: []relay.Route{relay.To(Topic, counted.Kind())}, Logger: log,
+		Routes: []relay.Route{relay.To(p.topic(), counted.Kind())}, Logger: log,
 	})
 	require.NoError(p.t, err)
 	ob, err := outbox.New(outbox.Config{DB: p.db.Reopen(p.t), Store: p.store, Logger: log, Mode: mode})
@@ -95,12 +95,12 @@ func (p *proof) defaultNode(mode outbox.Mode) {
 	})
 }
 
-// writeAway writes events during the first half of an outage, and returns the largest heap at the
-// end of the outage.
+// writeAway writes events during the first half of an outage, which lasts longer if the machine is too
+// slow to write them, and returns the largest heap.
 func (p *proof) writeAway(events int, away time.Duration) (largest int64) {
 	p.text = strings.Repeat("x", outageText)
 	const pieces = 20
-	for began := time.Now(); time.Since(began) < away; {
+	for began := time.Now(); events > 0 || time.Since(began) < away; {
 		if events > 0 {
 			n := min(events, max(500, events/pieces))
 			p.write(n)
@@ -109,7 +109,6 @@ func (p *proof) writeAway(events int, away time.Duration) (largest int64) {
 		largest = max(largest, heap())
 		time.Sleep(away / (4 * pieces))
 	}
-	require.Zero(p.t, events, "the outage was too short to write all events")
 	return largest
 }
 

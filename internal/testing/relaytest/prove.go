@@ -1,6 +1,7 @@
 package relaytest
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"log/slog"
@@ -18,19 +19,21 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// Topic is the topic to which [Prove] publishes.
+// Topic is the topic to which [Prove] publishes, unless the broker has another topic.
 const Topic = "proof.counted"
 
 // Broker is a broker that a test can harm.
 type Broker struct {
 	Addr string
+	// Topic is the topic of the events. Defaults to [Topic].
+	Topic string
 	// Connect makes a publisher whose connections go to addr.
 	Connect func(t testing.TB, addr string) relay.Publisher
 	// Server is the broker's process.
 	Server Server
 	// Away is how long the broker is away when [Prove] kills it.
 	Away time.Duration
-	// Stored are the messages that a consumer of [Topic] gets from the beginning.
+	// Stored are the messages that a consumer of the topic gets from the beginning.
 	Stored func(t testing.TB) []Stored
 	// Deduplicates says that the broker drops a message that it already has.
 	Deduplicates bool
@@ -72,7 +75,7 @@ type proof struct {
 	writer  *outbox.Writer
 	proxies []*Proxy
 	seen    seen
-	log     logLines
+	log     Log
 	written int
 	next    map[string]int // by key
 	prefix  string         // of the keys
@@ -123,6 +126,9 @@ func newProof(t testing.TB, broker Broker, store *sqlstore.Store) *proof {
 	return p
 }
 
+// topic is the topic of the events.
+func (p *proof) topic() string { return cmp.Or(p.broker.Topic, Topic) }
+
 // key is the key of the nth event.
 func (p *proof) key(n int) string { return fmt.Sprintf("%s%d", p.prefix, n%keys) }
 
@@ -133,7 +139,7 @@ func (p *proof) node(name string) (end func()) {
 	log := slog.New(slog.NewTextHandler(&p.log, nil))
 	r, err := relay.New(relay.Config{
 		Publisher: recorder{p.broker.Connect(p.t, proxy.Addr), &p.seen}, Source: "/counters",
-		Routes: []relay.Route{relay.To(Topic, counted.Kind())}, Batch: outbox.BatchOptions{Wait: 2 * time.Millisecond},
+		Routes: []relay.Route{relay.To(p.topic(), counted.Kind())}, Batch: outbox.BatchOptions{Wait: 2 * time.Millisecond},
 		Timeout: timeout, MaxBackoff: 2 * time.Second, Logger: log,
 	})
 	require.NoError(p.t, err)
@@ -253,26 +259,26 @@ func (p *proof) check() {
 	p.t.Logf("%d messages, %d of them copies of earlier ones", len(stored), twice)
 }
 
-// logLines keeps the logged lines.
-type logLines struct {
+// Log keeps the lines that a test's outbox and publisher log, and is safe for concurrent use.
+type Log struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
 // Write keeps a line.
-func (l *logLines) Write(line []byte) (int, error) {
+func (l *Log) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(line)
 }
 
 // String returns the logged lines.
-func (l *logLines) String() string {
+func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-func (l *logLines) count() int {
+func (l *Log) count() int {
 	return strings.Count(l.String(), "\n")
 }

@@ -21,6 +21,12 @@ import (
 // the test. A test without the program is skipped with the reason, and fails when CI=true.
 func (db *DB) PgBouncer(t testing.TB) (dsn string) {
 	t.Helper()
+	return db.PgBouncerIn(t, "transaction")
+}
+
+// PgBouncerIn is PgBouncer in another mode: session or statement.
+func (db *DB) PgBouncerIn(t testing.TB, mode string) (dsn string) {
+	t.Helper()
 	program := pgBouncerProgram(t)
 	server, err := pgx.ParseConfig(db.DSN)
 	if err != nil {
@@ -37,10 +43,10 @@ listen_addr = 127.0.0.1
 listen_port = %d
 unix_socket_dir =
 auth_type = any
-pool_mode = transaction
+pool_mode = %s
 default_pool_size = 3
 ignore_startup_parameters = extra_float_digits
-`, server.Host, server.Port, server.Database, server.User, password(server.Password), server.RuntimeParams["search_path"], port)
+`, server.Host, server.Port, server.Database, server.User, password(server.Password), server.RuntimeParams["search_path"], port, mode)
 	if os.Geteuid() == 0 { // PgBouncer refuses to run as root
 		text += "user = nobody\n"
 	}

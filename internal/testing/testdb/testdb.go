@@ -150,6 +150,9 @@ func Open(t testing.TB, target Target, opts ...Option) *DB {
 	return db.Reopen(t, opts...)
 }
 
+// Target is the target that the database was opened for.
+func (db *DB) Target() Target { return db.target }
+
 // IsMariaDB reports whether the server is MariaDB, whose kind is [MySQL].
 func (db *DB) IsMariaDB(t testing.TB) bool {
 	t.Helper()

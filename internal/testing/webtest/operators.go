@@ -54,6 +54,9 @@ func operators(t *testing.T, fw Framework) {
 		`{"error":"parameter \"event_typ\" is unknown; known are event_type, aggregate_type, aggregate_id, tenant_id, group, since, until, pretty","parameter":"event_typ"}`)
 	server.send(http.MethodGet, "/admin/dead-letters").is(t, 200, `{"dead_letters":[],"more":false}`)
 	server.send(http.MethodDelete, "/admin/dead-letters/1").is(t, 404, `{"error":"outbox: not found"}`)
+	server.send(http.MethodDelete, "/admin/dead-letters/1?final=true").is(t, 404, `{"error":"outbox: not found"}`)
+	server.send(http.MethodDelete, "/admin/dead-letters/1?final=yes").is(t, 400, `{"error":"parameter \"final\" must be true or false","parameter":"final"}`)
+	server.post("/admin/deletions/01ARZ3NDEKTSV4RRFFQ69G5FAV/restore").is(t, 404, `{"error":"outbox: not found"}`)
 	require.Equal(t, "no-store", server.send(http.MethodGet, "/admin/stats").Header.Get("Cache-Control"))
 	pauses(t, server)
 	server.send(http.MethodGet, "/admin/shares").is(t, 200, `{"kinds":[]}`)
@@ -143,7 +146,31 @@ func deadListener(t *testing.T, fw Framework) {
 	require.Equal(t, "mail", letter.Listener)
 	require.Equal(t, "o-1", letter.Original)
 	require.Equal(t, map[string]string{"k": "v"}, letter.Headers)
+	restored(t, server, letters.Rows[0].EventID)
 	server.post(path+"/replay").is(t, 200, `{"replayed":1}`)
+}
+
+// restored deletes a dead letter, and undoes the deletion.
+func restored(t *testing.T, server *server, id string) {
+	t.Helper()
+	for _, path := range []string{"/admin/dead-letters/" + id, "/admin/dead-letters?event_type=OrderPlaced"} {
+		got := server.send(http.MethodDelete, path)
+		var answer struct {
+			Deleted    int    `json:"deleted"`
+			DeletionID string `json:"deletion_id"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(got.body), &answer), got.body)
+		require.Equal(t, 1, answer.Deleted)
+		event := server.send(http.MethodGet, "/admin/events/"+id).body
+		require.Contains(t, event, `"status":"DELETED"`)
+		require.Contains(t, event, `"deletion_id":"`+answer.DeletionID+`","died_at":"20`)
+		require.Contains(t, server.send(http.MethodGet, "/admin/events?deletion_id="+answer.DeletionID).body, id)
+		require.Contains(t, server.send(http.MethodGet, "/admin/audit?limit=1").body, `"deletion_id":"`+answer.DeletionID+`"`)
+		restore := "/admin/deletions/" + answer.DeletionID + "/restore"
+		server.post(restore).is(t, 200, `{"restored":1}`)
+		server.post(restore).is(t, 404, `{"error":"outbox: not found"}`)
+	}
+	require.Equal(t, 400, server.send(http.MethodGet, "/admin/events?deletion_id=x").StatusCode)
 }
 
 // Every event id has a path.

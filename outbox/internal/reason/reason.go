@@ -11,7 +11,7 @@ const placeholder = '#'
 
 // Of is the reason of an error's text: see ReasonOf of package outbox.
 func Of(text string) string {
-	r := scanner{in: strings.ToValidUTF8(text, "\uFFFD")}
+	r := scanner{in: strings.ToValidUTF8(text, "\uFFFD"), out: make([]byte, 0, min(len(text), maxBytes)+8)}
 	for r.at < len(r.in) && len(r.out) <= maxBytes {
 		r.next()
 	}

@@ -6,6 +6,7 @@ package ulid
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,6 +23,24 @@ type Generator struct {
 }
 
 var process Generator
+
+// Time is the time in a ULID, to the millisecond; false: the text is no ULID as New writes it.
+func Time(id string) (time.Time, bool) {
+	if len(id) != 26 || id[0] > '7' {
+		return time.Time{}, false
+	}
+	var ms uint64
+	for i := range len(id) {
+		digit := strings.IndexByte(alphabet, id[i])
+		if digit < 0 {
+			return time.Time{}, false
+		}
+		if i < 10 {
+			ms = ms<<5 | uint64(digit)
+		}
+	}
+	return time.UnixMilli(int64(ms)).UTC(), true //nolint:gosec // 48 bits
+}
 
 // New makes a ULID for the time, greater than every ULID made before in this process.
 func New(now time.Time) string { return process.New(now) }
