@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/internal/webaddr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -40,16 +41,22 @@ type shownAction struct {
 	Started, Ended                   time.Time
 	Problem                          string
 	Unrecorded                       bool // done, but not in the audit log
+	DeletionID                       string
+	Kind, Letter                     string // the kind or key of a pause; the only dead letter that was chosen
+	Until                            time.Time
 }
 
 // start runs a change in the background, and returns the id of its action.
 func (a *actions) start(p *page, c *change, of int) (id string, err error) {
 	a.mu.Lock()
-	if c.Action != "wake" && a.runningOf(p.Name) >= runningActions { // wake asks no database
+	if c.Action != "wake" && a.runningOf(p.Name) >= runningActions { // a wake only shares the reads of the pages
 		a.mu.Unlock()
 		return "", &problem{http.StatusServiceUnavailable, "Busy", fmt.Sprintf("%d actions of this outbox run already. Wait until one has ended.", runningActions)}
 	}
-	shown := &shownAction{ID: rand.Text()[:10], User: p.User, Outbox: p.Name, Action: c.Action, Target: c.Target, Of: of, Started: time.Now().UTC()}
+	shown := &shownAction{ID: rand.Text()[:10], User: p.User, Outbox: p.Name, Action: c.Action, Target: c.Target, Of: of, Started: time.Now().UTC(), Kind: pauseText(outbox.Pause{Kind: c.Kind, AggregateID: c.AggregateID})}
+	if len(c.filter.EventIDs) == 1 {
+		shown.Letter = c.filter.EventIDs[0]
+	}
 	a.list = slices.Insert(a.list, 0, shown)
 	a.forget()
 	if a.running++; a.running == 1 {
@@ -89,13 +96,14 @@ func (a *actions) forget() {
 }
 
 func (a *actions) run(ctx context.Context, d *Dashboard, c *change, shown *shownAction) {
-	n, err := c.try(ctx, d, d.config.Outboxes[shown.Outbox], func(done int) {
+	n, err := c.try(ctx, d, c.site.outbox, func(done int) {
 		a.mu.Lock()
 		shown.Done = done
 		a.mu.Unlock()
 	})
+	c.site.sampler.forget()
 	a.mu.Lock()
-	shown.Done, shown.Ended = n, time.Now().UTC()
+	shown.Done, shown.Ended, shown.DeletionID, shown.Until = n, time.Now().UTC(), c.DeletionID, c.Until
 	if shown.Unrecorded = errors.Is(err, outbox.ErrNotRecorded); err != nil && !shown.Unrecorded {
 		shown.Problem = actionProblem(err)
 	}
@@ -175,7 +183,22 @@ func (p *page) action() error {
 		return p.show(http.StatusOK, "Action", elsewhereBody(in.get("id")))
 	}
 	p.Refresh = found.Ended.IsZero()
-	return p.show(http.StatusOK, "Action", found.body())
+	return p.show(http.StatusOK, "Action", found.body()+p.undoAction(found))
+}
+
+// undo is a form that undoes a deletion, or asks before.
+func (p *page) undo(to, deletionID, text string) markup {
+	return tags(`<form method="post" action="{}" class="buttons">{}<input type="hidden" name="deletion" value="{}"><button name="action" value="restore">{}</button></form>
+`, to, p.token(to), deletionID, text)
+}
+
+// undoAction offers to undo a deletion that has ended.
+func (p *page) undoAction(a *shownAction) markup {
+	if a.Action != "delete" || a.DeletionID == "" || a.Ended.IsZero() || !p.Operates() {
+		return ""
+	}
+	return p.undo("act", a.DeletionID, "Undo") + tags(`<p>The letters can be restored {}. The audit log offers that too.</p>
+{}`, verdict.Restorable(p.outbox), when(p.site.sampler.lastRead().byKey(), `{}`, undoneByKey))
 }
 
 func elsewhereBody(id string) markup {
@@ -196,13 +219,14 @@ func (a *shownAction) body() markup {
 <dt>Ended</dt><dd>{}</dd>
 </dl>
 {}
-<p><a href="dead">Dead letters</a> · <a href="steering">Steering and recent actions</a></p>
+<p>{}<a href="dead">Dead letters</a> · <a href="steering">Steering and recent actions</a></p>
 `,
 		a.state(),
 		when(a.Of > 0, `<progress max="{}" value="{}" aria-label="Progress">{} of {}</progress>`, a.Of, a.Done, a.Done, a.Of),
 		when(a.Problem != "", `<p>{}</p>`, a.Problem)+when(a.Unrecorded, `<p class="note">The change is done, but it is not recorded in the audit log. Do not repeat it. The log of this service has the reason.</p>`),
 		cut(a.Target, 1000), cmp.Or(a.User, "–"), instant(a.Started), instant(a.Ended),
-		when(a.Ended.IsZero(), `<p>This page reloads itself every two seconds. You may leave it: the action goes on.</p>`))
+		when(a.Ended.IsZero(), `<p>This page reloads itself every two seconds. You may leave it: the action goes on.</p>`),
+		when(a.Letter != "", `<a href="{}">The event {}</a> · `, link("event", "id", a.Letter), a.Letter))
 }
 
 // state says how far the action is, or how it ended.
@@ -213,7 +237,31 @@ func (a *shownAction) state() markup {
 	case a.Problem != "":
 		return tags(`<span class="bad">{} failed{}</span>`, a.Action, when(a.Done > 0, ` after {}`, count(a.Done)))
 	default:
-		return tags(`{} done{}`, a.Action, when(a.Done > 0 || a.Of > 0, `: {} {}`, count(a.Done), plural("event", a.Done)))
+		return a.result()
+	}
+}
+
+// result describes the outcome of an action that ended without a problem.
+func (a *shownAction) result() markup {
+	letters := tags(`{} dead {}`, count(a.Done), plural("letter", a.Done))
+	switch a.Action {
+	case "replay":
+		return when(a.Done == 0, `Nothing was replayed: no dead letter matches. It may be replayed already.`) +
+			when(a.Done > 0, `Replayed {}: {} due now, and {} delivered again.`, letters, choose(a.Done == 1, "it is", "they are"), choose(a.Done == 1, "is", "are"))
+	case "delete":
+		return when(a.Done == 0, `Nothing was deleted: no dead letter matches.`) + when(a.Done > 0, `Deleted {}.`, letters)
+	case "restore":
+		return tags(`Restored {}.`, letters)
+	case "pause":
+		return tags(`{} paused until {}.`, a.Kind, untilOf(a.Until))
+	case "resume":
+		return tags(`{} resumed: events that waited are delivered again.`, a.Kind)
+	case "start-replay", "stop-replay", "continue-replay":
+		return replayResult(a.Action, a.Target)
+	case "purge":
+		return when(a.Done == 0, `Nothing was purged: no event is older than the retention.`) + when(a.Done > 0, `Purged {} {}.`, count(a.Done), plural("event", a.Done))
+	default:
+		return `The poller of this process was woken: it reads the table now.`
 	}
 }
 

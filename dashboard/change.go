@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -18,20 +19,27 @@ import (
 const maxForm = 128 << 10
 
 // changeFields are the fields of a form that asks for a change.
-var changeFields = append([]string{"action", "scope", "id", "of", "number", "typed", "for", "reason", "token"}, filterFields...)
+var changeFields = append([]string{"action", "scope", "id", "of", "number", "typed", "for", "reason", "token", "deletion", "name", "listener", "event_types", "rate"}, filterFields...)
 
 // change is the change that an operator asks for.
 type change struct {
-	Action string // replay, delete, pause, resume, purge or wake
+	// Action is replay, delete, restore, pause, resume, start-replay, stop-replay, continue-replay, purge or
+	// wake.
+	Action string
 	Target string // as in [httptx.AuditEntry]
 	filter outbox.DeadFilter
 	Kind   outbox.EventKind // of a pause or a resume
 	// AggregateID is the key whose pause is lifted; empty: the kind's
 	AggregateID string
 	For         time.Duration // of a pause; zero: until it is resumed
+	Until       time.Time     // of a pause that was carried out; zero: until it is resumed
 	Reason      string        // of a pause
-	By          string        // the user
-	Fields      url.Values    // of the form, for the form that confirms the change
+	By          string        // the name of the user
+	site        *site
+	Replay      outbox.Replay // of delivered events; only its name, if the replay is not to be started
+	// DeletionID is of a deletion that was carried out, or that is to be undone.
+	DeletionID string
+	Fields     url.Values // of the form, for the form that confirms the change
 }
 
 // form reads a posted form, and checks its token.
@@ -56,6 +64,11 @@ func (in input) change() (c change, err error) {
 	switch c.Action {
 	case "replay", "delete":
 		err = in.selection(&c)
+	case "restore":
+		if c.DeletionID, c.Target = in.get("deletion"), "deletion="+in.get("deletion"); c.DeletionID == "" {
+			return c, &inputError{"deletion", "is empty; give the id of a deletion"}
+		}
+		err = in.only("deletion", "of")
 	case "pause": // typed, so without spaces around it
 		in = in.trimmed()
 		err = in.pause(&c)
@@ -64,15 +77,25 @@ func (in input) change() (c change, err error) {
 		if err = in.ofKind(&c, "aggregate_id"); c.AggregateID != "" {
 			c.Target += " of " + c.AggregateID
 		}
+	case "start-replay":
+		in = in.trimmed()
+		err = in.startReplay(&c)
+	case "stop-replay", "continue-replay":
+		err = in.ofReplay(&c)
 	case "purge":
 		c.Target, err = "old rows", in.only()
 	case "wake":
 		c.Target, err = "the poller", in.only()
 	default:
-		err = &inputError{"action", "must be replay, delete, pause, resume, purge or wake"}
+		err = &inputError{"action", "must be replay, delete, restore, pause, resume, start-replay, stop-replay, continue-replay, purge or wake"}
 	}
-	c.Fields = in.given("token", "of", "number", "typed", "for", "reason")
+	c.Fields = in.untyped()
 	return c, err
+}
+
+// untyped are the fields that name the change, without those of its question.
+func (in input) untyped() url.Values {
+	return in.given(append([]string{"token", "of", "number"}, typedFields...)...)
 }
 
 // only refuses fields that do not belong to the action: the change would be wider than the sender
@@ -150,7 +173,8 @@ func (in input) target() string {
 
 // carryOut makes a change, and returns the number of events that it changed.
 func (c *change) carryOut(ctx context.Context, d *Dashboard, ob *outbox.Outbox, progress func(int)) (int, error) {
-	if c.Action == "pause" || c.Action == "resume" { // short, and harmless to repeat
+	switch c.Action {
+	case "pause", "resume", "start-replay", "stop-replay", "continue-replay": // short, and harmless to repeat
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.config.Timeout)
 		defer cancel()
@@ -159,11 +183,20 @@ func (c *change) carryOut(ctx context.Context, d *Dashboard, ob *outbox.Outbox, 
 	case "replay":
 		return ob.DeadLetters().ReplayAll(ctx, c.filter, 0, outbox.OnProgress(progress))
 	case "delete":
-		return ob.DeadLetters().DeleteAll(ctx, c.filter, 0, outbox.OnProgress(progress))
+		d, err := ob.DeadLetters().DeleteAll(ctx, c.filter, 0, outbox.OnProgress(progress))
+		c.DeletionID = d.ID
+		return d.Count, err
+	case "restore":
+		n, err := ob.DeadLetters().Restore(ctx, c.DeletionID, outbox.OnProgress(progress))
+		if errors.Is(err, outbox.ErrNotFound) {
+			err = &problem{http.StatusNotFound, "Nothing to restore", "No dead letter of this deletion can be restored: they are restored already, a purge deleted them, or there was no such deletion."}
+		}
+		return n, err
 	case "pause":
 		pause := outbox.Pause{Kind: c.Kind, Reason: c.Reason, By: c.By}
 		if c.For > 0 {
-			pause.Until = time.Now().Add(c.For)
+			c.Until = time.Now().Add(c.For)
+			pause.Until = c.Until
 		}
 		return 0, ob.Pause(ctx, pause)
 	case "resume":
@@ -171,12 +204,42 @@ func (c *change) carryOut(ctx context.Context, d *Dashboard, ob *outbox.Outbox, 
 			return 0, ob.ResumeKey(ctx, c.Kind, c.AggregateID)
 		}
 		return 0, ob.Resume(ctx, c.Kind)
+	case "start-replay":
+		c.Replay.By = c.By
+		return 0, replayProblem(ob.StartReplay(ctx, c.Replay))
+	case "stop-replay":
+		return 0, replayProblem(ob.StopReplay(ctx, c.Replay.Name))
+	case "continue-replay":
+		return 0, replayProblem(ob.ContinueReplay(ctx, c.Replay.Name))
 	case "purge":
 		return ob.Purge(ctx)
 	default:
-		ob.Wake()
-		return 0, nil
+		ob.Wake() // which also notifies other processes, if there is a notifier
+		return 0, c.site.sampler.noPoller(ctx)
 	}
+}
+
+// noPoller returns why a wake reached no poller of this process, or nil.
+func (s *sampler) noPoller(ctx context.Context) error {
+	select {
+	case <-s.outbox.Closing():
+		return noPollerProblem("the outbox is closed, or closes now")
+	default:
+	}
+	now, err := s.recent(ctx)
+	switch {
+	case err != nil:
+		return err
+	case now.Stats.PollInterval == 0:
+		return noPollerProblem("the outbox only writes here, because its mode is WriterOnly or it has no listener")
+	case now.Stats.LastPoll.IsZero():
+		return noPollerProblem("the outbox is not started, or this process is a standby that waits until it may deliver")
+	}
+	return nil
+}
+
+func noPollerProblem(reason string) error {
+	return &problem{http.StatusConflict, "Not woken", "This process has no poller to wake: " + reason + ". With Config.Notifier, the processes that deliver were notified."}
 }
 
 // act makes a change, and redirects to the page that shows the outcome.
@@ -186,13 +249,17 @@ func (p *page) act() error {
 		return err
 	}
 	c, err := in.change()
+	if err == nil {
+		err = in.typed()
+	}
+	var wrong *inputError
+	if errors.As(err, &wrong) && slices.Contains(typedFields, wrong.name) {
+		return p.ask(input(in.untyped()), in, wrong)
+	}
 	if err != nil {
 		return err
 	}
-	if err := in.typed(); err != nil {
-		return err
-	}
-	c.By = p.User
+	c.By, c.site = p.User, p.site
 	of, err := in.number("of")
 	if err != nil {
 		return err

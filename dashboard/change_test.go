@@ -40,7 +40,7 @@ func TestAGroupIsReplayed(t *testing.T) {
 	confirmation, action := s.act(form)
 	require.Contains(t, confirmation, "<strong>3</strong> dead letters?")
 	require.Contains(t, confirmation, "Yes, replay 3")
-	require.Contains(t, action, "replay done: 3 events")
+	require.Contains(t, action, "Replayed 3 dead letters: they are due now")
 	require.Equal(t, 2, s.dead())
 	entries := s.entries()
 	require.Len(t, entries, 1)
@@ -72,9 +72,70 @@ func TestAGroupIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashtest.Shop(time.Now()))
 	_, action := s.act(with(s.form(s.get("/shop/dead"), "mail server"), "action", "delete"))
-	require.Contains(t, action, "delete done: 2 events")
+	require.Contains(t, action, "Deleted 2 dead letters.")
 	require.Equal(t, 3, s.dead())
-	s.get("/shop/event?id=unmailed-0", 404)
+	require.Contains(t, s.get("/shop/event?id=unmailed-0"), ">DELETED</span>")
+}
+
+func TestADeletionIsUndone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	before := s.dead()
+	asked, action := s.act(with(s.form(s.get("/shop/dead"), "mail server"), "action", "delete"))
+	require.Contains(t, asked, "a deleted letter can be restored until a purge deletes the row, 10 s after the deletion.")
+	undo := s.form(action, ">Undo</button>")
+	id := undo.Get("deletion")
+	require.Len(t, id, 26)
+
+	event := s.get("/shop/event?id=unmailed-0")
+	require.Regexp(t, `was deleted by ada at [^;]+; it can be restored until a purge deletes the row, 10 s after the deletion`, event)
+	require.NotContains(t, event, "<strong>Done</strong>")
+	require.Contains(t, event, "by the deletion "+id)
+	require.Contains(t, s.get("/shop/events?status=DONE"), "DELETED")
+	require.Contains(t, s.get("/shop/events?deletion="+id), "unmailed-0")
+	require.Contains(t, s.get("/shop/events?deletion=x", 400), "is no id of a deletion")
+
+	question := s.send("POST", "/shop/confirm", with(s.form(event, "Undo the deletion …"), "action", "restore"))
+	require.Contains(t, question.body, "Restore <strong>2</strong> dead letters?")
+	s.entries()
+	require.Contains(t, s.done(with(undo, "action", "restore")), "Restored 2 dead letters.")
+	require.Equal(t, "deletion="+id, s.entries()[0].Target)
+	require.Equal(t, before, s.dead())
+	require.NotContains(t, s.get("/shop/audit"), "Undo …")
+	again := s.done(with(undo, "action", "restore"))
+	require.Contains(t, again, "restore failed")
+	require.Contains(t, again, "No dead letter of this deletion can be restored")
+
+	s.act(with(s.form(s.get("/shop/dead"), "mail server"), "action", "delete"))
+	audit := s.get("/shop/audit")
+	_, action = s.act(with(s.form(audit, "Undo …"), "action", "restore"))
+	require.Contains(t, action, "Restored 2 dead letters.")
+	require.Equal(t, before, s.dead())
+	for field, form := range map[string]url.Values{
+		"deletion":   with(s.form(audit, "Undo …"), "action", "restore", "scope", "all"),
+		"scope":      with(s.form(audit, "Undo …"), "action", "restore", "scope", "all"),
+		"event_type": with(s.form(audit, "Undo …"), "action", "restore", "event_type", "x"),
+	} {
+		if field == "deletion" {
+			form.Del("deletion")
+		}
+		require.Equal(t, 400, s.send("POST", "/shop/confirm", form).StatusCode, field)
+	}
+}
+
+// Who may not operate sees no button, and a form is refused.
+func TestOnlyOperatorsUndoADeletion(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	_, action := s.act(with(s.form(s.get("/shop/dead"), "mail server"), "action", "delete"))
+	undo := with(s.form(action, ">Undo</button>"), "action", "restore")
+	without := url.Values{"action": undo["action"], "deletion": undo["deletion"]}
+	require.Equal(t, 403, s.send("POST", "/shop/act", without).StatusCode, "without the token")
+	s.role = httptx.View
+	require.NotContains(t, s.get("/shop/audit"), "Undo")
+	require.NotContains(t, s.get("/shop/event?id=unmailed-0"), "Undo")
+	require.Equal(t, 403, s.send("POST", "/shop/act", undo).StatusCode)
+	require.Equal(t, 3, s.dead())
 }
 
 func TestASelectionIsReplayedOrDeleted(t *testing.T) {
@@ -83,11 +144,11 @@ func TestASelectionIsReplayedOrDeleted(t *testing.T) {
 	form := with(s.form(s.get("/shop/letters"), "Replay selected"), "id", "refused-0", "id", "unmailed-0")
 	confirmation, action := s.act(with(form, "action", "replay"))
 	require.Contains(t, confirmation, "<strong>2</strong>")
-	require.Contains(t, action, "replay done: 2 events")
+	require.Contains(t, action, "Replayed 2 dead letters: they are due now")
 	require.Equal(t, 3, s.dead())
 	require.Equal(t, "event_id=refused-0,unmailed-0", s.entries()[0].Target)
 	_, action = s.act(with(s.form(s.get("/shop/event?id=refused-1"), "Delete …"), "action", "delete"))
-	require.Contains(t, action, "delete done: 1 event")
+	require.Contains(t, action, "Deleted 1 dead letter.")
 	require.Equal(t, 2, s.dead())
 }
 
@@ -95,11 +156,11 @@ func TestAllThatMatchAreDeleted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashtest.Shop(time.Now()))
 	_, action := s.act(with(s.form(s.get("/shop/letters?tenant_id=globex"), "Delete all"), "action", "delete"))
-	require.Contains(t, action, "delete done: 2 events")
+	require.Contains(t, action, "Deleted 2 dead letters.")
 	require.Equal(t, "tenant_id=…", s.entries()[0].Target)
 	require.NotContains(t, s.log.String(), "globex")
 	_, action = s.act(with(s.form(s.get("/shop/letters"), "Replay all"), "action", "replay"))
-	require.Contains(t, action, "replay done: 3 events")
+	require.Contains(t, action, "Replayed 3 dead letters: they are due now")
 	require.Equal(t, "all", s.entries()[0].Target)
 }
 
@@ -113,7 +174,8 @@ func TestSteering(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, paused, 2)
 	require.Equal(t, outbox.Global, paused[1].Kind.AggregateType)
-	s.done(with(s.form(s.get("/shop/steering"), "Resume Order / OrderPlaced"), "action", "resume"))
+	asked, _ := s.act(with(s.form(s.get("/shop/steering"), "Resume Order / OrderPlaced"), "action", "resume"))
+	require.Contains(t, asked, "paused since")
 	paused, err = s.outbox.Paused(t.Context())
 	require.NoError(t, err)
 	require.Len(t, paused, 1)
@@ -123,17 +185,96 @@ func TestSteering(t *testing.T) {
 	}
 	before := rows()
 	confirmation, action := s.act(with(s.form(s.get("/shop/steering"), "Purge old rows"), "action", "purge"))
-	require.Contains(t, confirmation, "longer ago than the retention")
+	require.Contains(t, confirmation, "longer ago than 10 s, now?")
 	purged := before - rows()
 	require.GreaterOrEqual(t, purged, 20, "the delivered ones that are older than ten seconds")
-	require.Contains(t, action, fmt.Sprintf("purge done: %d events", purged))
-	require.Contains(t, s.done(with(s.form(s.get("/shop/steering"), "Wake the poller"), "action", "wake")), "wake done")
+	require.Contains(t, action, fmt.Sprintf("Purged %d events.", purged))
+	require.Contains(t, s.done(with(s.form(s.get("/shop/steering"), "Wake the poller"), "action", "wake")), "wake failed")
 	actions := []string{}
 	for _, entry := range s.entries() {
 		require.Equal(t, "ada", entry.User)
 		actions = append(actions, entry.Action)
 	}
 	require.Equal(t, []string{"pause", "pause", "resume", "purge", "wake"}, actions)
+}
+
+// Each question about dead letters has the same facts.
+func TestEachQuestionAboutLettersShowsThem(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	facts := []string{"<dt>Kind</dt><dd>Order / OrderPaid</dd>", "<dt>Reason</dt><dd>mail server", "<dt>Oldest</dt><dd>died <time", `The first that died:</p>
+<ul class="examples"><li class="text"><a href="event?id=unmailed-0">`, `<a href="event?id=unmailed-1">`}
+	letters := s.form(s.get("/shop/dead"), "mail server")
+	question := func(form url.Values, action string) string {
+		return s.send(http.MethodPost, "/shop/confirm", with(form, "action", action)).body
+	}
+	for _, want := range facts {
+		require.Contains(t, question(letters, "replay"), want)
+		require.Contains(t, question(letters, "delete"), want)
+	}
+	_, action := s.act(with(letters, "action", "delete"))
+	require.NotContains(t, action, "in the order of keys")
+	restore := question(s.form(s.get("/shop/audit"), "Undo …"), "restore")
+	for _, want := range facts {
+		require.Contains(t, restore, want)
+	}
+	selected := with(s.form(s.get("/shop/letters"), "Replay selected"), "id", "refused-1")
+	require.Contains(t, question(selected, "replay"), `<a href="event?id=refused-1">`)
+	_, action = s.act(with(selected, "action", "replay"))
+	require.Contains(t, action, "Replayed 1 dead letter: it is due now, and is delivered again.")
+	require.Contains(t, action, `<a href="event?id=refused-1">The event refused-1</a>`)
+	_, action = s.act(with(selected, "action", "replay"))
+	require.Contains(t, action, "Nothing was replayed: no dead letter matches.")
+}
+
+// A deletion from an outbox in the order of keys lets the keys go on, which an undo does not undo.
+func TestQuestionsSayWhatHappensToKeys(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	form := s.form(s.get("/shop/letters"), "Replay all")
+	question := func(form url.Values, action string) string {
+		s.page.Forget()
+		return s.send(http.MethodPost, "/shop/confirm", with(form, "action", action)).body
+	}
+	require.NotContains(t, question(form, "delete"), "in the order of keys")
+	require.NotContains(t, question(form, "replay"), "in the order of keys")
+	_, err := s.db.ExecContext(t.Context(), `CREATE INDEX idx_outbox_event_key ON outbox_event (aggregate_type, COALESCE(aggregate_id, event_id), status DESC, available_at, created_at, event_id) WHERE status <> 1`)
+	require.NoError(t, err)
+	ob, err := outbox.New(outbox.Config{DB: s.db.DB, Store: sqlstore.SQLite(), Mode: outbox.OrderedByKey{}, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ob.Close(context.Background()) }) //nolint:usetesting // it has ended by then.
+	require.NoError(t, ob.Register(outbox.On("Order", "Unwritten", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil }))))
+	require.NoError(t, ob.Start(t.Context()))
+	require.Eventually(t, func() bool {
+		return strings.Contains(question(form, "delete"), "are delivered at once after the deletion")
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Contains(t, question(form, "replay"), "before the events that wait in its key, and after the events of the key that were delivered already")
+	_, action := s.act(with(form, "action", "delete"))
+	require.Contains(t, action, "An undo does not take back events that were delivered.")
+	require.Contains(t, question(s.form(s.get("/shop/audit"), "Undo …"), "restore"), "An undo does not take back events that were delivered.")
+}
+
+// A process that does not poll says so, and reports no success.
+func TestAWakeNeedsAPoller(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	wake := func() string {
+		return s.done(with(s.form(s.get("/shop/steering"), "Wake the poller"), "action", "wake"))
+	}
+	page := wake()
+	require.Contains(t, page, "wake failed")
+	require.Contains(t, page, "This process has no poller to wake: the outbox is not started")
+	require.NoError(t, s.outbox.Register(outbox.On("Order", "Placed", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil }))))
+	require.NoError(t, s.outbox.Start(t.Context()))
+	require.Eventually(t, func() bool { return strings.Contains(wake(), "The poller of this process was woken") }, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, s.outbox.Close(t.Context()))
+	require.Contains(t, wake(), "This process has no poller to wake: the outbox is closed")
+
+	store := outboxtest.NewStore()
+	writer, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.WriterOnly{}})
+	require.NoError(t, err)
+	s = memorySite(t, store, func(c *dashboard.Config) { c.Outboxes["shop"] = writer })
+	require.Contains(t, wake(), "This process has no poller to wake: the outbox only writes here")
 }
 
 func TestAFormNeedsItsToken(t *testing.T) {
@@ -329,7 +470,7 @@ func TestAnActionOfAnotherProcessIsExplained(t *testing.T) {
 	}
 	require.NotContains(t, body, "refresh")
 	require.NoError(t, s.page.Wait(t.Context()))
-	require.Contains(t, s.get(page), "pause done")
+	require.Contains(t, s.get(page), "paused until")
 }
 
 // A long action goes on after its form, and its page says so until it ends.

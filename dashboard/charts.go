@@ -27,7 +27,7 @@ const (
 // maxMarks is how many marks a chart shows.
 const maxMarks = 20
 
-// chartLine is a line of a chart: its name is also its class.
+// chartLine is a line of a chart: the name is also the class.
 type chartLine struct {
 	name  string
 	value func(*point) (v float64, known bool)
@@ -39,12 +39,16 @@ var stockLines = []chartLine{
 }
 
 // rateLines have a factor: events a second, or a minute.
-func rateLines(factor float64) []chartLine {
-	return []chartLine{
+func (s *series) rateLines(factor float64) []chartLine {
+	lines := []chartLine{
 		{"written", func(p *point) (float64, bool) { return p.all.written * factor, p.all.known }},
 		{"delivered", func(p *point) (float64, bool) { return p.all.delivered * factor, p.all.known }},
 		{"failed", func(p *point) (float64, bool) { return p.all.failed * factor, p.all.known }},
 	}
+	if s.kind != "" { // only deliveries are counted by kind
+		return lines[1:]
+	}
+	return lines
 }
 
 // readAudit reads the latest entries of the audit log, for the marks.
@@ -56,22 +60,36 @@ func (p *page) readAudit(ctx context.Context) error {
 	return err
 }
 
-func (p *page) series() *history { return &p.dashboard.samplers[p.Name].history }
+func (p *page) series() *history { return &p.site.sampler.history }
 
-// charts writes the charts alone, for the script. It reads nothing from the database.
+// charts writes the charts, the pauses and the nodes alone, for the script. It reads nothing from the
+// database: the pauses and the nodes are of the last sample.
 func (p *page) charts() error {
-	in, err := p.query("node")
+	in, err := p.chosen()
 	if err != nil {
 		return err
 	}
 	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = p.w.Write(visible([]byte(p.chartsBody(in.get("node"))))) // an error means that the client has gone
+	body := p.chartsBody(in)
+	if last := p.site.sampler.lastRead(); last != nil {
+		body += p.tables(last)
+	}
+	_, _ = p.w.Write(visible([]byte(body))) // an error means that the client has gone
 	return nil
 }
 
+// chosen reads of which process or kind the rates are.
+func (p *page) chosen() (input, error) {
+	in, err := p.query("node", "kind")
+	if err == nil && in.get("node") != "" && in.get("kind") != "" {
+		err = &inputError{"kind", "is given together with a node; processes are not kept apart by kind"}
+	}
+	return in, err
+}
+
 // chartsBody shows the last hour.
-func (p *page) chartsBody(node string) markup {
-	s := p.series().between(time.Now().UTC(), node)
+func (p *page) chartsBody(in input) markup {
+	s := p.series().between(time.Now().UTC(), in.get("node"), in.get("kind"))
 	body := tags(`<p class="none">There is no sample yet. A sample is taken every ten seconds.</p>`)
 	if len(s.points) > 0 {
 		factor, unit := s.rateUnit()
@@ -79,35 +97,58 @@ func (p *page) chartsBody(node string) markup {
 		body = tags(`{}{}
 {}{}{}`,
 			s.chart("stocks", "Events in the table", stockLines, marks),
-			s.chart("rates", "Events a "+unit+" "+s.of(), rateLines(factor), marks),
-			s.latencyLine(), marksList(marks), s.table(factor, unit))
+			s.chart("rates", "Events a "+unit+" "+s.of(), s.rateLines(factor), marks),
+			s.latencyLine(), marksList(marks), s.kindsTable(factor, unit)+s.table(factor, unit))
 	}
 	return tags(`<section id="history" aria-labelledby="history-title" data-at="{}"><h2 id="history-title">The last hour</h2>
-{}{}
+{}{}{}
 </section>
-`, p.series().latest(), s.choice(), body)
+`, p.series().latest(), s.begin(), s.choice(), body)
 }
 
-// choice links to the rates of single processes.
-func (s *series) choice() markup {
-	if s.node == "" && len(s.nodes) < 2 {
+// begin says when the samples begin, if they are younger than an hour.
+func (s *series) begin() markup {
+	const late = time.Minute // more than a sample
+	if len(s.points) == 0 || s.points[0].at.Sub(s.from) <= late {
 		return ""
 	}
-	item := func(node, text string) markup {
-		return tags(`<a href="{}"{}>{}</a> `, link("./", "node", node), when(node == s.node, ` aria-current="true"`), cut(text, 60))
+	return tags(`<p class="help">Since {}: before that this process has no samples.</p>
+`, clock(s.points[0].at))
+}
+
+// choice links to the rates of single processes and of single kinds.
+func (s *series) choice() markup {
+	list := func(field, label, all, now string, values []string) markup {
+		item := func(value, text string) markup {
+			return tags(`<a href="{}"{}>{}</a> `, link("./", field, value), when(value == now, ` aria-current="true"`), cut(text, 60))
+		}
+		return tags(`<nav class="choice" aria-label="Rates of a {}">{}: {}{}{}</nav>
+`, label, choose(field == "kind", "By kind", "Rates of"), item("", all), each(values, func(value string) markup { return item(value, value) }),
+			when(field == "kind", `{}`, item(otherKinds, "others")))
 	}
-	return tags(`<nav class="choice" aria-label="Rates of a process">Rates of: {}{}</nav>
-`, item("", "all processes"), each(s.nodes, func(node string) markup { return item(node, node) }))
+	var nodes, kinds markup
+	if s.node != "" || len(s.nodes) > 1 {
+		nodes = list("node", "process", "all processes", s.node, s.nodes)
+	}
+	if s.kind != "" || len(s.kinds) > 1 {
+		kinds = list("kind", "kind", "all kinds", s.kind, s.kinds)
+	}
+	return nodes + kinds
 }
 
 // of says of which processes the rates are.
 func (s *series) of() string {
-	if s.node != "" {
+	switch {
+	case s.kind == otherKinds:
+		return "of other kinds"
+	case s.kind != "":
+		return "of " + cut(s.kind, 60)
+	case s.node != "":
 		return "of " + cut(s.node, 60)
 	}
 	switch last := &s.points[len(s.points)-1]; {
 	case last.silent > 0:
-		return fmt.Sprintf("of %d processes (%d of an older version do not report)", last.reporting, last.silent)
+		return fmt.Sprintf("of %d of %d processes; an older version does not report", last.reporting, last.reporting+last.silent)
 	case last.reporting == 0:
 		return "of all processes (no process reports now)"
 	default:
@@ -117,7 +158,7 @@ func (s *series) of() string {
 
 // rateUnit is the unit in which the rates are shown: a minute for rates below one a second.
 func (s *series) rateUnit() (factor float64, unit string) {
-	if most := s.most(rateLines(1)); most > 0 && most < 1 {
+	if most := s.most(s.rateLines(1)); most > 0 && most < 1 {
 		return 60, "minute"
 	}
 	return 1, "second"
@@ -196,7 +237,7 @@ func (s *series) chart(id, title string, lines []chartLine, marks []shownMark) m
 	})
 	verticals := each(marks, func(m shownMark) markup {
 		return tags(`<line class="mark{}" x1="{}" x2="{}" y1="16" y2="{}"></line><text class="mark{}" x="{}" y="12">{}</text>`,
-			choose(m.bad, " bad", ""), s.across(m.at), s.across(m.at), bottom, choose(m.bad, " bad", ""), s.across(m.at), m.number)
+			m.class(), s.across(m.at), s.across(m.at), bottom, m.class(), s.across(m.at), m.number)
 	})
 	return tags(`<figure class="chart"><svg id="{}" role="img" aria-labelledby="{}-caption" width="100%" height="{}">{}{}{}
 <svg x="0" y="{}" width="100%" height="{}" viewBox="0 0 {} 100" preserveAspectRatio="none">{}</svg>{}</svg>
@@ -262,7 +303,20 @@ type shownMark struct {
 	at     time.Time
 	number int
 	bad    bool // there is a death among them
+	deploy bool // there is a deploy among them
 	marks  []mark
+}
+
+// class is the class of the mark: " bad", " deploy" or nothing.
+func (m *shownMark) class() string {
+	switch {
+	case m.bad:
+		return " bad"
+	case m.deploy:
+		return " deploy"
+	default:
+		return ""
+	}
 }
 
 // many is 1 for marks of which a deploy makes many.
@@ -283,6 +337,7 @@ func (s *series) shownMarks() (list []shownMark) {
 		last := &list[len(list)-1]
 		last.marks = append(last.marks, m)
 		last.bad = last.bad || m.what == "death"
+		last.deploy = last.deploy || m.what == "deploy"
 	}
 	list = list[max(len(list)-maxMarks, 0):]
 	for i := range list {
@@ -307,6 +362,10 @@ func marksList(marks []shownMark) markup {
 
 // latencyLine says how long deliveries took.
 func (s *series) latencyLine() markup {
+	if s.kind != "" {
+		return `<p class="help">Writes and the time from write to delivery are not counted by kind.</p>
+`
+	}
 	part := func(span time.Duration, name string) markup {
 		counts := s.latencies(s.to.Add(-span))
 		if quantile(counts, .5) == 0 {
@@ -316,6 +375,69 @@ func (s *series) latencyLine() markup {
 	}
 	return tags(`<p>Time from write to delivery {}, estimated: {}; {}.</p>
 `, s.of(), part(time.Minute, "minute"), part(time.Hour, "hour"))
+}
+
+// kindRates are the mean rates of a kind.
+type kindRates struct {
+	kind         string // as in the address
+	minute, hour flow
+}
+
+// share is the share of the deliveries that failed.
+func (f *flow) share() float64 {
+	if f.delivered+f.failed == 0 {
+		return 0
+	}
+	return f.failed / (f.delivered + f.failed)
+}
+
+// byKind are the rates of the kinds with the highest rates, the kind that fails most first, and of all others.
+func (s *series) byKind() []kindRates {
+	list := make([]kindRates, len(s.kinds))
+	mean := func(of func(p *point) flow, span time.Duration) (m flow) {
+		n := 0.0
+		for i := range s.points {
+			if p := &s.points[i]; p.all.known && p.at.After(s.to.Add(-span)) {
+				f := of(p)
+				n++
+				m.delivered += (f.delivered - m.delivered) / n
+				m.failed += (f.failed - m.failed) / n
+			}
+		}
+		return m
+	}
+	rates := func(kind string, of func(p *point) flow) kindRates {
+		return kindRates{kind, mean(of, time.Minute), mean(of, historySpan)}
+	}
+	for i, kind := range s.kinds {
+		index := s.indexes[i]
+		list[i] = rates(kind, func(p *point) flow { return p.ofKind(index, true) })
+	}
+	slices.SortStableFunc(list, func(a, b kindRates) int {
+		return cmp.Or(cmp.Compare(b.minute.failed, a.minute.failed), cmp.Compare(b.hour.failed, a.hour.failed))
+	})
+	return append(list, rates(otherKinds, func(p *point) flow { return p.ofKind(0, false) }))
+}
+
+// kindsTable has the rates of the kinds. A kind of which more than half of the deliveries fail has a color.
+func (s *series) kindsTable(factor float64, unit string) markup {
+	if len(s.kinds) == 0 || s.node != "" || s.kind != "" {
+		return ""
+	}
+	row := func(k kindRates) markup {
+		share := func(f flow) markup {
+			text := fmt.Sprintf("%.0f %%", 100*f.share())
+			return tags(`<span{}>{}</span>`, when(f.share() > .5, ` class="bad"`), text)
+		}
+		return tags(`<tr><th scope="row" class="text kind"><a href="{}">{}</a></th><td class="number" data-label="Delivered, last minute">{}</td><td class="number" data-label="Failed, last minute">{}</td><td class="number" data-label="Failing, last minute">{}</td><td class="number" data-label="Delivered, last hour">{}</td><td class="number" data-label="Failed, last hour">{}</td></tr>
+`, link("./", "kind", k.kind), choose(k.kind == otherKinds, "others", k.kind), short(k.minute.delivered*factor), short(k.minute.failed*factor), share(k.minute), short(k.hour.delivered*factor), short(k.hour.failed*factor))
+	}
+	return tags(`<h3>Kinds, in events a {}</h3>
+<div class="wide" tabindex="0" role="region" aria-label="Table of the kinds"><table>
+<thead><tr><th scope="col">Kind</th><th scope="col" class="number">Delivered, last minute</th><th scope="col" class="number">Failed, last minute</th><th scope="col" class="number">Failing, last minute</th><th scope="col" class="number">Delivered, last hour</th><th scope="col" class="number">Failed, last hour</th></tr></thead>
+<tbody>{}</tbody></table></div>
+<p class="help">The kinds that fail most come first. Mean rates of the processes that report; processes of an older version do not count by kind.</p>
+`, unit, each(s.byKind(), row))
 }
 
 // table has the figures of the charts, by minute.
@@ -333,9 +455,9 @@ func (s *series) table(factor float64, unit string) markup {
 <p class="help">One row a minute: the counts at its last sample, and the mean rates, in events a {}. p50 and p99 are estimates of the time from write to delivery. Each sample is in <a href="{}">JSON</a>.</p></details>
 `, each(s.minutes(), func(m minute) markup {
 		return tags(`<tr><th scope="row">{}</th><td class="number" data-label="Pending">{}</td><td class="number" data-label="Dead">{}</td><td class="number" data-label="Written">{}</td><td class="number" data-label="Delivered">{}</td><td class="number" data-label="Failed">{}</td><td class="number" data-label="p50">{}</td><td class="number" data-label="p99">{}</td></tr>
-`, clock(m.at), upTo(m.pending), upTo(m.dead), rate(m.all.written, m.all.known), rate(m.all.delivered, m.all.known), rate(m.all.failed, m.all.known),
+`, clock(m.at), upTo(m.pending), upTo(m.dead), rate(m.all.written, m.all.known && s.kind == ""), rate(m.all.delivered, m.all.known), rate(m.all.failed, m.all.known),
 			spanOr(quantile(m.all.latencies, .5)), spanOr(quantile(m.all.latencies, .99)))
-	}), unit, link("history", "node", s.node))
+	}), unit, link("history", "node", s.node, "kind", s.kind))
 }
 
 func spanOr(d time.Duration) string {
@@ -382,6 +504,8 @@ type (
 		To      time.Time    `json:"to"`
 		Node    string       `json:"node,omitempty"`
 		Nodes   []string     `json:"nodes"`
+		Kind    string       `json:"kind,omitempty"`
+		Kinds   []string     `json:"kinds"`
 		Minute  latencyJSON  `json:"last_minute"`
 		Hour    latencyJSON  `json:"last_hour"`
 		Samples []sampleJSON `json:"samples"`
@@ -406,15 +530,16 @@ type (
 		Silent    int `json:"processes_without_rates,omitempty"`
 	}
 	markJSON struct {
-		At   time.Time `json:"at"`
-		What string    `json:"what"`
-		Text string    `json:"text"`
+		At      time.Time `json:"at"`
+		What    string    `json:"what"`
+		Text    string    `json:"text"`
+		Version string    `json:"version,omitempty"`
 	}
 )
 
 // history writes the samples in JSON.
 func (p *page) history() error {
-	in, err := p.query("node")
+	in, err := p.chosen()
 	if err != nil {
 		return err
 	}
@@ -423,7 +548,7 @@ func (p *page) history() error {
 	if err := p.readAudit(ctx); err != nil {
 		return err
 	}
-	s := p.series().between(time.Now().UTC(), in.get("node"))
+	s := p.series().between(time.Now().UTC(), in.get("node"), in.get("kind"))
 	latency := func(span time.Duration) (l latencyJSON) {
 		counts := s.latencies(s.to.Add(-span))
 		for _, n := range counts {
@@ -433,19 +558,22 @@ func (p *page) history() error {
 		return l
 	}
 	answer := historyJSON{
-		From: s.from, To: s.to, Node: s.node, Nodes: append([]string{}, s.nodes...), Minute: latency(time.Minute), Hour: latency(historySpan),
+		From: s.from, To: s.to, Node: s.node, Nodes: append([]string{}, s.nodes...), Kind: s.kind, Kinds: append([]string{}, s.kinds...), Minute: latency(time.Minute), Hour: latency(historySpan),
 		Samples: make([]sampleJSON, len(s.points)), Marks: make([]markJSON, len(s.marks)),
 	}
 	for i := range s.points {
 		from := &s.points[i]
 		to := sampleJSON{At: from.at.UTC(), Pending: from.pending, Dead: from.dead, Reporting: from.reporting, Silent: from.silent}
 		if f := &from.all; f.known {
-			to.Written, to.Delivered, to.Failed = &f.written, &f.delivered, &f.failed
+			to.Delivered, to.Failed = &f.delivered, &f.failed
+			if s.kind == "" {
+				to.Written = &f.written
+			}
 		}
 		answer.Samples[i] = to
 	}
 	for i, m := range s.marks {
-		answer.Marks[i] = markJSON{m.at, m.what, m.text}
+		answer.Marks[i] = markJSON{m.at, m.what, m.text, m.version}
 	}
 	data, err := json.Marshal(answer)
 	if err != nil {

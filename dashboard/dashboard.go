@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/internal/outboxname"
 	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -22,6 +24,7 @@ import (
 const (
 	DefaultInterval   = 2 * time.Second
 	DefaultMaxViewers = 50
+	DefaultMaxReaders = 2
 	DefaultMaxDueAge  = verdict.DefaultMaxDueAge
 	DefaultTimeout    = 10 * time.Second
 )
@@ -35,6 +38,10 @@ type Config struct {
 	// Outboxes are shown by these names, which are part of the addresses: letters, digits, hyphens,
 	// underscores and dots, at most 64 characters, beginning with a letter or a digit.
 	Outboxes map[string]*outbox.Outbox
+	// Running returns further outboxes, which come and go, such as Outboxes of a manager of package tenants. It
+	// is called for each page. An outbox whose name is not valid, or is in Outboxes, is not shown. The charts
+	// of these outboxes begin when their first page is read. Defaults to nil: there are no further outboxes.
+	Running func() map[string]*outbox.Outbox
 	// Access says who may see and change what; see [httptx.Access]. Without Access.Authorize every
 	// request is refused. Access.Logger gets errors of the database too.
 	Access httptx.Access
@@ -53,24 +60,26 @@ type Config struct {
 	// overview calls the outbox late. A kind with a MaxDueAge in its [outbox.Rules] is late by that.
 	// Defaults to 5 min.
 	MaxDueAge time.Duration
-	// Timeout is how long the queries of a page, a pause or a resume may take. Defaults to 10 s.
+	// Timeout is how long a page, a pause or a resume may take. Defaults to 10 s.
 	Timeout time.Duration
+	// MaxReaders is how many pages read an outbox's table at once. Each of them uses one connection of the
+	// outbox's pool, so MaxReaders keeps connections for the service. Other requests wait for half of
+	// Timeout at most, and are then answered with a 503 and Retry-After. Defaults to 2.
+	MaxReaders int
+	// Contracts is the folder that a test with contracts.Check keeps, such as an [embed.FS] of the folder. The
+	// page of an event then shows the JSON Schema and the example of the event's kind, also to users without
+	// [httptx.ReadPayloads]. Defaults to nil: the page shows no format.
+	Contracts fs.FS
 }
 
 // Dashboard is the handler. Make a Dashboard with [New]. It is safe for concurrent use.
 type Dashboard struct {
-	config   Config
-	names    []string
-	samplers map[string]*sampler
-	viewers  viewers
-	actions  actions
-	ending   context.Context // ends with EndStreams
-	end      context.CancelFunc
-}
-
-func validName(name string) bool {
-	const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-	return name != "" && len(name) <= 64 && strings.Contains(alphanumeric, name[:1]) && strings.Trim(name, alphanumeric+"._-") == ""
+	config  Config
+	sites   sites
+	viewers viewers
+	actions actions
+	ending  context.Context // ends with EndStreams
+	end     context.CancelFunc
 }
 
 // New makes a dashboard, and begins to read a sample of each outbox every ten seconds for the charts of the
@@ -88,18 +97,17 @@ func New(config Config) (*Dashboard, error) {
 	config.Interval = cmp.Or(config.Interval, DefaultInterval)
 	config.MaxViewers = cmp.Or(config.MaxViewers, DefaultMaxViewers)
 	config.Timeout = cmp.Or(config.Timeout, DefaultTimeout)
+	config.MaxReaders = cmp.Or(config.MaxReaders, DefaultMaxReaders)
 	if config.Access.Logger == nil {
 		config.Access.Logger = slog.Default()
 	}
 	d := &Dashboard{
-		config: config, names: slices.Sorted(maps.Keys(config.Outboxes)), samplers: map[string]*sampler{},
-		viewers: viewers{limit: config.MaxViewers, of: map[string]int{}},
+		config: config, viewers: viewers{limit: config.MaxViewers, of: map[string]int{}},
 	}
 	d.ending, d.end = context.WithCancel(context.Background())
+	d.sites = sites{fixed: map[string]*site{}, passing: map[string]*site{}}
 	for name, ob := range config.Outboxes {
-		s := &sampler{outbox: ob, interval: config.Interval, timeout: config.Timeout, maxDueAge: config.MaxDueAge, viewers: map[chan sample]bool{}, began: time.Now()}
-		d.samplers[name] = s
-		go s.keep(d.ending)
+		d.sites.fixed[name] = d.newSite(ob)
 	}
 	return d, nil
 }
@@ -109,12 +117,12 @@ func (c *Config) validate() error {
 	add := func(field, format string, args ...any) {
 		errs = append(errs, &outbox.FieldError{Field: "dashboard.Config." + field, Problem: fmt.Sprintf(format, args...)})
 	}
-	if len(c.Outboxes) == 0 {
-		add("Outboxes", "is empty; name at least one outbox")
+	if len(c.Outboxes) == 0 && c.Running == nil {
+		add("Outboxes", "is empty; name at least one outbox, or set Running")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Outboxes)) {
-		if !validName(name) {
-			add("Outboxes", "has the name %q; a name has letters, digits, hyphens, underscores and dots, at most 64, and begins with a letter or a digit", name)
+		if !outboxname.IsValid(name) {
+			add("Outboxes", "has the name %q; %s", name, outboxname.Rule)
 		}
 		if c.Outboxes[name] == nil {
 			add("Outboxes", "has nil for %q", name)
@@ -128,6 +136,9 @@ func (c *Config) validate() error {
 	}
 	if c.MaxViewers < 0 {
 		add("MaxViewers", "is %d; it must be positive, or zero for %d", c.MaxViewers, DefaultMaxViewers)
+	}
+	if c.MaxReaders < 0 {
+		add("MaxReaders", "is %d; it must be positive, or zero for %d", c.MaxReaders, DefaultMaxReaders)
 	}
 	if c.MaxDueAge < 0 {
 		add("MaxDueAge", "is %s; it must be positive, or zero for %s", c.MaxDueAge, DefaultMaxDueAge)

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -24,11 +25,15 @@ func (p *page) letters() error {
 	if in.get("group") != "" {
 		find = p.lettersOfGroup
 	}
+	title := choose(in.get("group") != "", "A group of dead letters", "All dead letters")
 	found, err := find(ctx, in)
+	if isTimeError(err) {
+		return p.show(http.StatusBadRequest, title, wrong(err)+in.lettersForm())
+	}
 	if err != nil {
 		return err
 	}
-	return p.show(http.StatusOK, choose(in.get("group") != "", "A group of dead letters", "All dead letters"), p.lettersBody(in, &found))
+	return p.show(http.StatusOK, title, p.lettersBody(in, &found))
 }
 
 // letters is a page of dead letters.
@@ -50,23 +55,37 @@ func (p *page) lettersBody(in input, found *letters) markup {
 	}
 	group, following := in.get("group"), in.given("after")
 	following.Set("after", found.next)
-	return tags(`<form method="get" action="letters" class="search">
+	nextPage := when(found.next != "", `<p><a href="{}" rel="next">{}</a></p>`, linkTo("letters", following), choose(found.Partly, "Go on", "Next page"))
+	listed := tags(`Listed by the time of death, the latest first.`)
+	if group != "" {
+		listed = tags(`One group, listed by the time of death, the earliest first.`)
+	}
+	if group != "" && len(found.Letters) > 0 {
+		first := &found.Letters[0]
+		listed = tags(`The group of {}: <strong>{}</strong>. Listed by the time of death, the earliest first.`, rowKind(first), cmp.Or(outbox.ReasonOf(first.LastError), "(no reason)"))
+	}
+	return in.lettersForm() + tags(`<p class="text">{} <a href="dead">Groups</a></p>
 {}
-{}
-<label>Died since (UTC) <input name="since" maxlength="40" placeholder="2006-01-02T15:04" value="{}"></label>
-<label>Until (UTC) <input name="until" maxlength="40" placeholder="2006-01-02T15:04" value="{}"></label>
-<button>Find</button>
-</form>
-<p>{} <a href="dead">Groups</a></p>
 {}
 {}
 {}
 `,
-		when(group != "", `<input type="hidden" name="group" value="{}">`, group), in.searchFields(), in.get("since"), in.get("until"),
-		choose(group != "", "One group, listed by the time of death, the earliest first.", "Listed by the time of death, the latest first."), list,
+		listed, when(len(found.Letters) > longList, `{}`, nextPage), list,
 		when(found.Partly, `<p class="note" role="status">{} among {} dead letters; behind them there may be more.</p>`,
-			choose(len(found.Letters) > 0, "These are", "There is none"), count(found.Looked)),
-		when(found.next != "", `<p><a href="{}" rel="next">{}</a></p>`, linkTo("letters", following), choose(found.Partly, "Go on", "Next page")))
+			choose(len(found.Letters) > 0, "These are", "There is none"), count(found.Looked)), nextPage)
+}
+
+// lettersForm is the form of a search.
+func (in input) lettersForm() markup {
+	return tags(`<form method="get" action="letters" class="search">
+{}
+{}
+<label>Died since (UTC) <input name="since" maxlength="40" placeholder="YYYY-MM-DDThh:mm" value="{}"></label>
+<label>Until (UTC) <input name="until" maxlength="40" placeholder="YYYY-MM-DDThh:mm" value="{}"></label>
+<button>Find</button>
+</form>
+`,
+		when(in.get("group") != "", `<input type="hidden" name="group" value="{}">`, in.get("group")), in.searchFields(), in.get("since"), in.get("until"))
 }
 
 // lettersTable lists dead letters, with the forms that change all of them, or a selection.

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"context"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -41,11 +40,15 @@ func (p *page) event() error {
 	if err != nil {
 		return err
 	}
-	paused, err := p.pauseOf(ctx, &row)
+	pauses, err := p.outbox.Paused(ctx)
 	if err != nil {
 		return err
 	}
 	waits, err := verdict.Waits(ctx, p.outbox, &row, p.Now)
+	if err != nil {
+		return err
+	}
+	deleted, err := verdict.Deleted(ctx, p.outbox, &row)
 	if err != nil {
 		return err
 	}
@@ -54,17 +57,17 @@ func (p *page) event() error {
 		headers, payload = content(&row.Envelope)
 	}
 	row.Headers, row.Payload = nil, outbox.Payload{} // no page shows them by mistake
-	return p.show(http.StatusOK, "Event", p.eventBody(&row, paused, waits, headers, payload))
+	return p.show(http.StatusOK, "Event", p.eventBody(&row, pauseOf(&row, pauses), waits, deleted, headers, payload))
 }
 
-func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, waits string, headers, payload markup) markup {
+func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, waits, deleted string, headers, payload markup) markup {
 	return tags(`<dl class="facts">
 <dt>Id</dt><dd>{}</dd>
 <dt>Status</dt><dd>{}</dd>
 {}
 <dt>Kind</dt><dd>{}</dd>
 {}
-<dt>Aggregate id</dt><dd>{}</dd>
+<dt>Aggregate id</dt><dd>{}{}</dd>
 <dt>Tenant</dt><dd>{}</dd>
 </dl>
 <section aria-labelledby="timeline"><h2 id="timeline">Timeline</h2>
@@ -75,29 +78,39 @@ func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, waits string
 {}</section>
 <section aria-labelledby="payload"><h2 id="payload">Payload</h2>
 {}</section>
+{}
 `,
-		row.EventID, statusText(row.Status), notDelivered(row, waits), rowKind(row),
+		row.EventID, stateText(row, paused), notDelivered(row, waits, deleted), rowKind(row),
 		when(row.Listener != "", `<dt>Event</dt><dd><a href="{}">{}</a>, for this one of its listeners</dd>`, link("event", "id", row.OriginalID), row.OriginalID),
-		cmp.Or(row.AggregateID, "–"), cmp.Or(row.TenantID, "–"),
+		cmp.Or(row.AggregateID, "–"), when(row.AggregateID != "", ` (<a href="{}">all events of this aggregate</a>)`, link("events", "aggregate_type", string(row.AggregateType), "aggregate_id", row.AggregateID)), cmp.Or(row.TenantID, "–"),
 		each(timeline(row), func(s step) markup {
 			return tags(`<li{}><strong>{}</strong> {} <span class="text">{}</span></li>
-`, when(s.Bad, ` class="bad"`), s.What, when(!s.At.IsZero(), `{} ({})`, instant(s.At), moment(s.At)), s.Text)
+`, when(s.Bad, ` class="bad"`), s.What, when(!s.At.IsZero(), `{}`, both(s.At)), s.Text)
 		}),
 		when(row.Status == outbox.StatusDead && p.Operates(), `<form method="post" action="confirm" class="buttons">
 {}<input type="hidden" name="scope" value="selection"><input type="hidden" name="id" value="{}">
 <button name="action" value="replay">Replay …</button> <button name="action" value="delete" class="danger">Delete …</button>
-</form>`, p.token("confirm"), row.EventID),
+</form>`, p.token("confirm"), row.EventID)+
+			when(row.DeletionID != "" && p.Operates(), `{}`, p.undo("confirm", row.DeletionID, "Undo the deletion …")),
 		when(p.Operates() && paused.Since.IsZero(), `<form method="post" action="confirm" class="buttons">{}{}<button name="action" value="pause">Pause this kind …</button></form>`,
-			p.token("confirm"), kindFields(row.AggregateType, row.EventType)),
-		headers, payload)
+			p.token("confirm"), kindFields(row.AggregateType, row.EventType))+
+			when(!paused.Since.IsZero(), `<div class="buttons">{}{}</div>`, p.resume(paused), when(p.Operates(), ` <a href="steering">All pauses</a>`)),
+		headers, payload, contractOf(p.dashboard.config.Contracts, row.AggregateType, row.EventType))
 }
 
 // notDelivered says why the event was not delivered, if it was not.
-func notDelivered(row *outbox.EventRow, waits string) markup {
+func notDelivered(row *outbox.EventRow, waits, deleted string) markup {
+	if deleted != "" {
+		return tags(`<dt>The dead letter</dt><dd class="why">{}</dd>`, deleted)
+	}
 	if row.Status == outbox.StatusDead {
 		return tags(`<dt>Dead because</dt><dd class="bad">{}</dd>`, cmp.Or(row.LastError, "(no reason)"))
 	}
-	return when(waits != "", `<dt>Waits because</dt><dd class="why">{}</dd>`, waits)
+	why := prose(waits)
+	if id, ok := verdict.Before(waits); ok {
+		why = tags(`event <a href="{}">{}</a>{}`, link("event", "id", id), id, prose(strings.TrimPrefix(waits, "event "+id)))
+	}
+	return when(waits != "", `<dt>Waits because</dt><dd class="why">{}</dd>`, why)
 }
 
 // kindFields are the hidden fields that name a kind.
@@ -123,9 +136,12 @@ func content(env *outbox.Envelope) (headers, payload markup) {
 	}
 	text, whole := shownPayload(env)
 	download, size := link("payload", "id", env.EventID), count(env.Payload.Len())
-	payload = tags(`{}
+	version := env.Payload.Version()
+	payload = tags(`{}{}
 {}
 <pre tabindex="0" aria-labelledby="payload">{}</pre>`,
+		when(version > 1, `<p>Version {} of the format.</p>
+`, version),
 		when(isCut || !whole, `<p class="note" role="status">Not all of it fits on a page. <a href="{}">Download the payload</a> of {} bytes.</p>`, download, size),
 		when(!env.Payload.IsJSON(), `<p>{} bytes of <code>{}</code>; <a href="{}">download them</a>.</p>`, size, env.Payload.ContentType(), download),
 		text)
@@ -133,18 +149,17 @@ func content(env *outbox.Envelope) (headers, payload markup) {
 }
 
 // pauseOf returns the pause that a waiting event waits for, or the zero [outbox.Pause].
-func (p *page) pauseOf(ctx context.Context, row *outbox.EventRow) (outbox.Pause, error) {
+func pauseOf(row *outbox.EventRow, pauses []outbox.Pause) outbox.Pause {
 	if row.Status.Terminal() {
-		return outbox.Pause{}, nil
+		return outbox.Pause{}
 	}
-	list, err := p.outbox.Paused(ctx)
-	for _, pause := range list {
+	for _, pause := range pauses {
 		ofKind := pause.AggregateID == "" || pause.AggregateID == row.AggregateID
 		if ofKind && pause.Kind == (outbox.EventKind{AggregateType: row.AggregateType, EventType: row.EventType}) {
-			return pause, err
+			return pause
 		}
 	}
-	return outbox.Pause{}, err
+	return outbox.Pause{}
 }
 
 // maxShown is how much of a payload, and of the headers, a page shows, in bytes.
@@ -190,6 +205,7 @@ func (p *page) payload() error {
 	if err != nil {
 		return err
 	}
+	p.hasRead()
 	contentType, name := "application/json", "payload.json"
 	if !row.Payload.IsJSON() { // a payload must not open in a browser as, say, text/html
 		contentType, name = "application/octet-stream", "payload.bin"
@@ -208,7 +224,11 @@ func timeline(row *outbox.EventRow) []step {
 		steps = append(steps, step{At: row.AvailableAt, What: "Due", Text: "(delayed, deferred or replayed)"})
 	}
 	if row.Attempts > 0 {
-		steps = append(steps, step{What: fmt.Sprintf("%d failed %s", row.Attempts, plural("attempt", row.Attempts)), Text: "the last one: " + row.LastError, Bad: true})
+		last := "(no error is stored: a process that dies leaves none)"
+		if row.LastError != "" {
+			last = "the last one: " + row.LastError
+		}
+		steps = append(steps, step{What: fmt.Sprintf("%d failed %s", row.Attempts, plural("attempt", row.Attempts)), Text: last, Bad: row.LastError != ""})
 	}
 	if waiting && row.Attempts == 0 && row.LastError != "" {
 		steps = append(steps, step{What: "Deferred", Text: row.LastError})
@@ -221,6 +241,9 @@ func timeline(row *outbox.EventRow) []step {
 	}
 	switch row.Status {
 	case outbox.StatusDone:
+		if row.DeletionID != "" {
+			return append(steps, step{At: row.DiedAt, What: "Dead", Text: row.LastError, Bad: true}, step{At: row.EndedAt, What: "Deleted", Text: "by the deletion " + row.DeletionID})
+		}
 		steps = append(steps, step{At: row.EndedAt, What: "Done", Text: verdict.Span(row.EndedAt.Sub(row.AvailableAt)) + " after it was due"})
 	case outbox.StatusDead:
 		steps = append(steps, step{At: row.EndedAt, What: "Dead", Text: row.LastError, Bad: true})

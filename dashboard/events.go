@@ -14,12 +14,15 @@ import (
 
 // events searches, and lists a page. An id that is given alone, and whole, leads to its event.
 func (p *page) events() error {
-	in, err := p.query("id", "status", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "error_text", "since", "until", "after")
+	in, err := p.query("id", "status", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "error_text", "deletion", "since", "until", "after")
 	if err != nil {
 		return err
 	}
 	in = in.trimmed()
 	query, err := in.events()
+	if isTimeError(err) {
+		return p.show(http.StatusBadRequest, "Events", wrong(err)+in.eventsForm())
+	}
 	if err != nil {
 		return err
 	}
@@ -38,11 +41,15 @@ func (p *page) events() error {
 	if err != nil {
 		return err
 	}
-	return p.show(http.StatusOK, "Events", in.eventsBody(&found))
+	pauses, err := p.outbox.Paused(ctx)
+	if err != nil {
+		return err
+	}
+	return p.show(http.StatusOK, "Events", in.eventsBody(&found, pauses))
 }
 
 // eventsBody lists a page of events.
-func (in input) eventsBody(found *outbox.Page[outbox.EventRow]) markup {
+func (in input) eventsBody(found *outbox.Page[outbox.EventRow], pauses []outbox.Pause) markup {
 	rows, next := found.Rows, found.Next
 	partly := next != "" && len(rows) < outbox.DefaultFindLimit
 	failed := slices.ContainsFunc(rows, func(row outbox.EventRow) bool { return row.LastError != "" })
@@ -51,40 +58,50 @@ func (in input) eventsBody(found *outbox.Page[outbox.EventRow]) markup {
 	switch {
 	case len(rows) > 0:
 		list = tags(`<div class="wide"><table>
-<thead><tr><th scope="col">Id</th><th scope="col">Status</th><th scope="col">Kind</th>{}{}<th scope="col">Aggregate id</th><th scope="col">Tenant</th><th scope="col">Occurred</th><th scope="col">Ended (waiting: due)</th><th scope="col">Failed attempts</th></tr></thead>
+<thead><tr><th scope="col">Id</th><th scope="col">Status</th><th scope="col">Kind</th>{}{}<th scope="col">Aggregate id</th><th scope="col">Tenant</th><th scope="col">Occurred</th><th scope="col">Ended / due</th><th scope="col">Failed attempts</th></tr></thead>
 <tbody>{}</tbody></table></div>
 `, when(failed, `<th scope="col">Last error</th>`), when(leased, `<th scope="col">Leased by</th>`),
-			each(rows, func(row outbox.EventRow) markup { return eventRow(row, failed, leased) }))
+			each(rows, func(row outbox.EventRow) markup { return eventRow(row, pauseOf(&row, pauses), failed, leased) }))
 	case !partly:
 		list = `<p class="none">There is no such event.</p>`
 	}
 	following := in.given("after")
 	following.Set("after", next)
-	return tags(`<form method="get" action="events" class="search">
-<label>Id, or its beginning <input name="id" maxlength="36" value="{}"></label>
-<label>Status <select name="status">{}</select></label>
+	nextPage := when(next != "", `<p><a href="{}" rel="next">{}</a></p>`, linkTo("events", following),
+		choose(partly, "Go on with the next "+count(outbox.SearchLimit)+" rows", "Next page"))
+	return in.eventsForm() + tags(`<p>{} A row that is for one of several listeners names it (→ listener).</p>
 {}
-<label>Last error contains <input name="error_text" maxlength="200" value="{}"></label>
-<label>Since (UTC) <input name="since" maxlength="40" placeholder="2006-01-02T15:04" value="{}"></label>
-<label>Until (UTC) <input name="until" maxlength="40" placeholder="2006-01-02T15:04" value="{}"></label>
-<button>Find</button>
-</form>
-<p>{} A row that is for one of several listeners names it (→ listener).</p>
 {}
 {}
 {}
 {}
 `,
+		listedBy(in.get("status"), in.get("id")), when(len(rows) > longList, `{}`, nextPage), list,
+		when(partly, `<p class="note" role="status">{} among these {} rows; there are more to search.</p>`,
+			choose(len(rows) > 0, "No others", "Nothing"), count(found.Looked)),
+		missingIndex(found.Missing), nextPage)
+}
+
+// longList is how many rows a list has at most that links to the next page only below.
+const longList = 20
+
+// eventsForm is the form of a search.
+func (in input) eventsForm() markup {
+	return tags(`<form method="get" action="events" class="search">
+<label>Id, or its beginning <input name="id" maxlength="36" value="{}"></label>
+<label>Status <select name="status">{}</select></label>
+{}{}
+<label>Last error contains <input name="error_text" maxlength="200" value="{}"></label>
+<label>Since (UTC) <input name="since" maxlength="40" placeholder="YYYY-MM-DDThh:mm" value="{}"></label>
+<label>Until (UTC) <input name="until" maxlength="40" placeholder="YYYY-MM-DDThh:mm" value="{}"></label>
+<button>Find</button>
+</form>
+`,
 		in.get("id"),
 		each(append([]string{""}, operjson.States...), func(status string) markup {
 			return tags(`<option value="{}"{}>{}</option>`, status, when(status == in.get("status"), ` selected`), cmp.Or(status, "all"))
 		}),
-		in.searchFields(), in.get("error_text"), in.get("since"), in.get("until"), listedBy(in.get("status"), in.get("id")), list,
-		when(partly, `<p class="note" role="status">{} among these {} rows; there are more to search.</p>`,
-			choose(len(rows) > 0, "No others", "Nothing"), count(found.Looked)),
-		missingIndex(found.Missing),
-		when(next != "", `<p><a href="{}" rel="next">{}</a></p>`, linkTo("events", following),
-			choose(partly, "Go on with the next "+count(outbox.SearchLimit)+" rows", "Next page")))
+		in.searchFields(), when(in.get("deletion") != "", `<label>Deletion <input name="deletion" maxlength="26" value="{}"></label>`, in.get("deletion")), in.get("error_text"), in.get("since"), in.get("until"))
 }
 
 // missingIndex says which index would have made a search quick.
@@ -98,14 +115,14 @@ func missingIndex(m *outbox.MissingIndex) markup {
 
 // eventRow is a row of a list, which has the error if a row of the list failed, and the lease if a row is
 // leased.
-func eventRow(row outbox.EventRow, failed, leased bool) markup {
+func eventRow(row outbox.EventRow, pause outbox.Pause, failed, leased bool) markup {
 	ended := row.EndedAt
 	if ended.IsZero() {
 		ended = row.AvailableAt
 	}
 	return tags(`<tr><th scope="row" class="text"><a href="{}">{}</a></th><td data-label="Status">{}</td><td class="text kind" data-label="Kind">{}</td>{}{}<td class="text" data-label="Aggregate id">{}</td><td class="text" data-label="Tenant">{}</td><td data-label="Occurred">{}</td><td data-label="{}">{}</td><td class="number" data-label="Failed attempts">{}</td></tr>
 `,
-		link("event", "id", row.EventID), row.EventID, statusText(row.Status), rowKind(&row),
+		link("event", "id", row.EventID), row.EventID, stateText(&row, pause), rowKind(&row),
 		when(failed, `<td class="text long" data-label="Last error">{}</td>`, cut(row.LastError, 300)),
 		when(leased, `<td class="text" data-label="Leased by">{}</td>`, when(row.Lease != "", `{}, {}`, row.Lease, moment(row.LeasedAt))),
 		row.AggregateID, row.TenantID, moment(row.OccurredAt), choose(row.EndedAt.IsZero(), "Due", "Ended"), moment(ended), row.Attempts)
@@ -126,7 +143,7 @@ func (in input) events() (q outbox.EventQuery, err error) {
 	}
 	q.EventType, q.AggregateType = outbox.EventType(in.get("event_type")), outbox.AggregateType(in.get("aggregate_type"))
 	q.AggregateID, q.TenantID, q.After = in.get("aggregate_id"), in.get("tenant_id"), in.get("after")
-	q.IDPrefix, q.ErrorText = in.get("id"), in.get("error_text")
+	q.IDPrefix, q.ErrorText, q.DeletionID = in.get("id"), in.get("error_text"), in.get("deletion")
 	q.Since, q.Until, err = in.times()
 	return q, err
 }

@@ -112,3 +112,52 @@ func TestASearchNamesTheIndexThatWouldMakeItQuick(t *testing.T) {
 	require.NotContains(t, s.get("/shop/events?tenant_id=none"), "An index")
 	require.NotContains(t, s.get("/shop/events?aggregate_id=none&id=y"), "An index")
 }
+
+// A wrong time is asked for again, with the rest of the search; people write a time with a space.
+func TestAWrongTimeKeepsTheForm(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	for path, text := range map[string]string{"/shop/events?since=yesterday&tenant_id=acme": "yesterday", "/shop/letters?until=soon&tenant_id=acme": "soon"} {
+		page := s.get(path, http.StatusBadRequest)
+		require.Contains(t, page, "is not a time; write it like 2006-01-02T15:04", path)
+		require.Contains(t, page, `value="`+text+`"`, path)
+		require.Contains(t, page, `name="tenant_id" maxlength="64" value="acme"`, path)
+		require.NotContains(t, page, "There is no such", path)
+	}
+	for _, until := range []string{"2026-01-01 11:00", "2026-01-01 11:00:30"} {
+		require.Contains(t, s.get("/shop/events?until="+escape(until)), "There is no such event.", until)
+	}
+}
+
+func TestALongListLinksToTheNextPageAboveToo(t *testing.T) {
+	t.Parallel()
+	var rows []dashtest.Row
+	for i := range 2*outbox.DefaultFindLimit + 20 {
+		row := dashtest.Row{ID: fmt.Sprintf("x%03d", i), Type: "T", Created: time.Now()}
+		if i >= outbox.DefaultFindLimit+10 {
+			row.Status, row.Ended, row.Error = outbox.StatusDead, time.Now(), "x"
+		}
+		rows = append(rows, row)
+	}
+	s := newSite(t, rows)
+	for _, path := range []string{"/shop/events?status=WAITING", "/shop/letters"} {
+		page := s.get(path)
+		require.Equal(t, 2, strings.Count(page, ">Next page</a>"), path)
+		require.Less(t, strings.Index(page, ">Next page</a>"), strings.Index(page, "<table"), path)
+	}
+	require.Contains(t, s.get("/shop/events"), `<th scope="col">Ended / due</th>`)
+}
+
+func TestAnEventLinksToTheEventsOfItsAggregate(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := newSite(t, []dashtest.Row{
+		{ID: "a", Type: "Placed", Aggregate: "Order", AggregateID: "7&8", Created: now},
+		{ID: "b", Type: "Paid", Aggregate: "Order", AggregateID: "7&8", Created: now},
+		{ID: "c", Type: "Placed", Aggregate: "Cart", AggregateID: "7&8", Created: now},
+		{ID: "d", Type: "Placed", Aggregate: "Order", Created: now},
+	})
+	require.Contains(t, s.get("/shop/event?id=a"), `<a href="events?aggregate_id=7%268&amp;aggregate_type=Order">all events of this aggregate</a>`)
+	require.ElementsMatch(t, []string{"a", "b"}, ids(s.get("/shop/events?aggregate_id=7%268&aggregate_type=Order")))
+	require.NotContains(t, s.get("/shop/event?id=d"), "all events of this aggregate")
+}

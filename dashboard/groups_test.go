@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 func TestGroupsAreFilteredAndSorted(t *testing.T) {
@@ -22,13 +23,42 @@ func TestGroupsAreFilteredAndSorted(t *testing.T) {
 		body := s.get("/shop/dead" + query)
 		require.Equal(t, first == warehouse, strings.Index(body, warehouse) < strings.Index(body, mail), query)
 	}
-	for _, text := range []string{"MAIL+server", "orderpaid"} {
-		body := s.get("/shop/dead?text=" + text)
-		require.Contains(t, body, mail, text)
-		require.NotContains(t, body, warehouse, text)
+	for _, filter := range []string{"text=MAIL+server", "kind=orderpaid", "kind=Order+/+OrderPaid&text=mail&sort=kind"} {
+		body := s.get("/shop/dead?" + filter)
+		require.Contains(t, body, mail, filter)
+		require.NotContains(t, body, warehouse, filter)
+		require.Contains(t, body, `<p>1 of 2 groups. <a href="dead">Show all groups</a></p>`)
 	}
-	require.Contains(t, s.get("/shop/dead?text=nothing"), "No group has this text in its kind or reason.")
+	for _, filter := range []string{"text=orderpaid", "kind=mail", "kind=OrderPlaced&text=mail"} {
+		require.Contains(t, s.get("/shop/dead?"+filter), "No group has this in its kind and its reason.", filter)
+	}
+	body := s.get("/shop/dead?kind=order&sort=latest")
+	require.Contains(t, body, `<a href="dead?kind=order&amp;sort=oldest">first died</a>`, "the order keeps the filter")
+	require.Contains(t, body, `<a href="dead?kind=order&amp;sort=latest" aria-current="true">last died</a>`)
+	require.Contains(t, body, `<input type="hidden" name="sort" value="latest">`, "the filter keeps the order")
+	require.Contains(t, body, `<th scope="col" aria-sort="descending">Last died</th>`)
 	require.Contains(t, s.get("/shop/dead?sort=size", 400), "&#34;sort&#34; must be latest")
+}
+
+func TestAPageHasAHundredGroups(t *testing.T) {
+	t.Parallel()
+	rows := []dashtest.Row{}
+	for i := range 250 {
+		rows = append(rows, dashtest.Row{ID: fmt.Sprint("x", i), Type: fmt.Sprintf("T%03d", i), Created: time.Now(), Ended: time.Now(), Status: outbox.StatusDead, Error: "x"})
+	}
+	s := newSite(t, rows)
+	shown := func(body string) int { return strings.Count(body, `<th scope="row"`) }
+	first := s.get("/shop/dead?sort=kind&text=x")
+	require.Equal(t, 100, shown(first))
+	require.Equal(t, 100, strings.Count(first, "<option"), "the filter offers as many kinds")
+	require.Contains(t, first, `Groups 1 to 100 of 250. <a href="dead?from=100&amp;sort=kind&amp;text=x" rel="next">Next page</a>`)
+	last := s.get("/shop/dead?from=200&sort=kind&text=x")
+	require.Equal(t, 50, shown(last))
+	require.Contains(t, last, `Groups 201 to 250 of 250. <a href="dead?sort=kind&amp;text=x">First page</a>`)
+	require.Contains(t, last, "T249")
+	require.NotContains(t, last, "T199</td>")
+	require.Contains(t, s.get("/shop/dead?from=900"), "Groups 201 to 250 of 250.", "the list has become shorter")
+	require.Contains(t, s.get("/shop/dead?from=-1", 400), "is not a number")
 }
 
 func TestAGroupHasAnExampleOneButtonAndAMenu(t *testing.T) {
@@ -56,7 +86,7 @@ func TestTheQuestionBeforeADeletionShowsWhatIsDeleted(t *testing.T) {
 	}
 	require.NotContains(t, asked, `name="typed"`, "a few letters need no number")
 	form.Set("action", "replay")
-	require.NotContains(t, s.send(http.MethodPost, "/shop/confirm", form).body, "refused-0")
+	require.Contains(t, s.send(http.MethodPost, "/shop/confirm", form).body, "refused-0")
 }
 
 func TestALargeDeletionAsksForItsNumber(t *testing.T) {
@@ -74,9 +104,10 @@ func TestALargeDeletionAsksForItsNumber(t *testing.T) {
 		refused := s.send(http.MethodPost, "/shop/act", with(form, "typed", typed))
 		require.Equal(t, 400, refused.StatusCode, typed)
 		require.Contains(t, refused.body, "must be 100, the number of events to delete; nothing was deleted")
+		require.Contains(t, refused.body, "Yes, delete", "the question is asked again")
 	}
 	require.Equal(t, 100, s.dead())
-	require.Contains(t, s.done(with(form, "typed", " 1\u202f00 ")), "delete done: 100 events")
+	require.Contains(t, s.done(with(form, "typed", " 1\u202f00 ")), "Deleted 100 dead letters.")
 	require.Zero(t, s.dead())
 }
 
@@ -109,4 +140,20 @@ func TestAPageBelowAListHasBreadcrumbs(t *testing.T) {
 	require.Contains(t, s.get("/shop/event?id=waiting"), `<li><a href="./">Overview</a></li><li><a href="events">Events</a></li><li aria-current="page">Event</li>`)
 	require.Contains(t, s.get("/shop/letters"), `<li><a href="dead">Dead letters</a></li><li aria-current="page">All dead letters</li>`)
 	require.NotContains(t, s.get("/shop/events"), "Breadcrumbs")
+}
+
+func TestAnEventLinksToTheEventOfItsKeyThatComesFirst(t *testing.T) {
+	t.Parallel()
+	rows := dashtest.Shop(time.Now())
+	rows = append(rows, dashtest.Row{ID: "behind", Type: "OrderPaid", Aggregate: "Order", AggregateID: "1007", Created: time.Now().Add(-time.Minute)})
+	s := newSite(t, rows)
+	require.NoError(t, sqlstore.SQLite().Announce(t.Context(), s.db.DB, outbox.Node{Owner: "shop", Mode: "ordered-by-key", LastPoll: time.Now()}, time.Hour))
+	require.Contains(t, s.get("/shop/event?id=behind"), `<dd class="why">event <a href="event?id=retried">retried</a> of its aggregate comes first (3 attempts failed`)
+}
+
+func TestTheLettersOfAGroupSayWhichGroup(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	link := regexp.MustCompile(`letters\?group=[a-z0-9]+`).FindString(s.get("/shop/dead"))
+	require.Contains(t, s.get("/shop/"+link), `: <strong>warehouse refused order #: no such item</strong>. Listed by the time of death, the earliest first.`)
 }

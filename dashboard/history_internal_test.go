@@ -59,7 +59,7 @@ func (s *series) bothCharts(t *testing.T) markup {
 	t.Helper()
 	factor, unit := s.rateUnit()
 	marks := s.shownMarks()
-	all := s.chart("stocks", "Events", stockLines, marks) + s.chart("rates", "Events a "+unit, rateLines(factor), marks) +
+	all := s.chart("stocks", "Events", stockLines, marks) + s.chart("rates", "Events a "+unit, s.rateLines(factor), marks) +
 		s.latencyLine() + marksList(marks) + s.table(factor, unit) + s.choice()
 	wellFormed(t, all)
 	return all
@@ -72,12 +72,12 @@ func TestTheHistoryHasOneHour(t *testing.T) {
 		r.stats.Pending = int64(r.n)
 		r.sample()
 	}
-	s := r.between(r.at().Add(-historyEvery), "")
+	s := r.between(r.at().Add(-historyEvery), "", "")
 	require.Len(t, s.points, 361, "both ends of the hour")
 	require.EqualValues(t, 639, s.points[0].pending)
 	require.EqualValues(t, 999, s.points[360].pending)
 	require.LessOrEqual(t, len(r.points), 362)
-	require.Empty(t, r.between(r.at().Add(2*time.Hour), "").points)
+	require.Empty(t, r.between(r.at().Add(2*time.Hour), "", "").points)
 }
 
 func TestASampleEveryTenSecondsIsKept(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAClockThatStepsLeavesOneLine(t *testing.T) {
 		require.True(t, h.points[i].at.After(h.points[i-1].at))
 	}
 	add(back.Add(30 * time.Minute)) // ahead
-	s := h.between(back.Add(30*time.Minute), "")
+	s := h.between(back.Add(30*time.Minute), "", "")
 	require.Len(t, s.points, 7)
 	require.Equal(t, 2, strings.Count(string(s.line(stockLines[0], 1)), "<polyline"), "with a gap")
 	add(back.Add(24 * time.Hour))
@@ -140,9 +140,9 @@ func TestRatesAreThoseBetweenTwoReports(t *testing.T) {
 	got = r.points[2].all
 	require.Equal(t, []float64{12, 5, .1}, []float64{got.written, got.delivered, got.failed}, "its rates stay")
 	require.Empty(t, got.latencies, "its deliveries are not counted twice")
-	require.InDelta(t, 2, r.between(r.at(), "b").points[2].all.written, 0)
-	require.Equal(t, []string{"a", "b"}, r.between(r.at(), "").nodes)
-	require.False(t, r.between(r.at(), "none").points[2].all.known)
+	require.InDelta(t, 2, r.between(r.at(), "b", "").points[2].all.written, 0)
+	require.Equal(t, []string{"a", "b"}, r.between(r.at(), "", "").nodes)
+	require.False(t, r.between(r.at(), "none", "").points[2].all.known)
 
 	for name, change := range map[string]func(n *outbox.Node){
 		"an older version":           func(n *outbox.Node) { n.Totals = nil },
@@ -187,7 +187,7 @@ func TestManyNodesAreBounded(t *testing.T) {
 	for _, n := range r.nodes {
 		require.Nil(t, n.Kinds)
 	}
-	page := r.between(r.at(), "").bothCharts(t)
+	page := r.between(r.at(), "", "").bothCharts(t)
 	require.Less(t, len(page), 30_000)
 	require.Equal(t, historyNodes+1, strings.Count(string(page), `<a href="./`))
 }
@@ -219,20 +219,186 @@ func TestStartsDeathsAndPausesAreMarked(t *testing.T) {
 	r.sample(died, fresh)
 	r.took([]outbox.AuditEntry{{At: noon.Add(5 * time.Second), Operator: outbox.Operator{Name: "ada"}, Action: "replay", Target: "group=x", Count: 1320}})
 	var got []string
-	for _, m := range r.between(r.at(), "").marks {
+	for _, m := range r.between(r.at(), "", "").marks {
 		got = append(got, m.at.Sub(noon).String()+" "+m.what+" "+m.text)
 	}
 	require.Equal(t, []string{
-		"-20m0s death died last reported, and then died",
+		"-20m0s death died made its last report",
 		"5s replay ada replayed group=x (1\u202f320)",
 		"8s pause a listener paused Order / Paid",
 		"9s start fresh started",
-		"10s death fresh last reported, and then died",
+		"10s death fresh made its last report",
 		"30s stop old stopped",
 		"30s resume the pause of Order / Paid ended",
 		"50s start fresh reports again",
 		"1m0s start fresh started",
 	}, got)
+}
+
+func TestTheBusiestKindsHaveRates(t *testing.T) {
+	t.Parallel()
+	var r recorder
+	kind := func(i int) outbox.EventKind {
+		return outbox.EventKind{AggregateType: "Order", EventType: outbox.EventType(fmt.Sprintf("T%02d", i))}
+	}
+	report := func(owner string, step int64, kinds int) outbox.Node {
+		totals := &outbox.Totals{}
+		for i := range kinds {
+			k := outbox.KindTotals{Kind: kind(i), Delivered: step * int64(1000-10*i), Failed: step * int64(i)}
+			totals.Delivered, totals.Failed, totals.Written = totals.Delivered+k.Delivered, totals.Failed+k.Failed, totals.Written+k.Delivered
+			totals.Kinds = append(totals.Kinds, k)
+		}
+		return r.node(owner, totals)
+	}
+	for step := range int64(3) {
+		r.sample(report("a", step, 30), report("b", step, 1), r.node("older", &outbox.Totals{Delivered: 50 * step}))
+	}
+	last := func(kind string) flow {
+		s := r.between(r.at(), "", kind)
+		return s.points[len(s.points)-1].all
+	}
+	require.InDelta(t, 200, last("Order / T00").delivered, 1e-9, "of both processes")
+	require.InDelta(t, 0.1, last("Order / T01").failed, 1e-9)
+	require.Zero(t, last("Order / T25").delivered, "a kind beyond the first twenty")
+	others := 5.0
+	for i := historyKinds; i < 30; i++ {
+		others += float64(1000-10*i) / 10
+	}
+	require.InDelta(t, others, last(otherKinds).delivered, 1e-6)
+	s := r.between(r.at(), "", "Order / T01")
+	require.Len(t, s.kinds, historyKinds)
+	require.Equal(t, "Order / T00", s.kinds[0])
+	page := string(s.bothCharts(t))
+	require.Contains(t, page, `<a href="./?kind=Order+%2F+T01" aria-current="true">Order / T01</a>`)
+	require.Contains(t, page, `<a href="./?kind=%2A">others</a>`)
+	require.NotContains(t, page, `<polyline class="written"`)
+	require.Contains(t, page, "not counted by kind")
+	require.Contains(t, page, `data-label="Written">–</td>`)
+
+	all := r.between(r.at(), "", "")
+	table := string(all.kindsTable(1, "second"))
+	wellFormed(t, markup(table))
+	require.Less(t, strings.Index(table, "Order / T19"), strings.Index(table, "Order / T00"), "what fails most comes first")
+	require.Contains(t, table, `<a href="./?kind=%2A">others</a>`)
+	require.Equal(t, historyKinds+1, strings.Count(table, `<th scope="row"`))
+	require.NotContains(t, table, `class="bad"`)
+	r.sample(r.node("a", &outbox.Totals{Written: 1e9, Delivered: 1e6, Failed: 1e7, Kinds: []outbox.KindTotals{{Kind: kind(0), Delivered: 1e6, Failed: 1e7}}}))
+	require.Contains(t, string(r.between(r.at(), "", "").kindsTable(1, "second")), `<span class="bad">`)
+	for i := range 2000 { // ever other kinds
+		other := outbox.KindTotals{Kind: kind(i), Delivered: 5}
+		r.sample(r.node("a", &outbox.Totals{Delivered: int64(5 * i), Kinds: []outbox.KindTotals{other}}))
+	}
+	require.LessOrEqual(t, len(r.kinds), historyNames)
+	require.NotPanics(t, func() { r.between(r.at(), "", "Order / T1999") })
+}
+
+func TestAYoungHistorySaysWhenItBegins(t *testing.T) {
+	t.Parallel()
+	var r recorder
+	for range 30 {
+		r.sample()
+	}
+	require.Contains(t, string(r.between(r.at(), "", "").begin()), `>12:00:00</time>: before that this process has no samples.`)
+	for r.n < 370 {
+		r.sample()
+	}
+	require.Empty(t, r.between(r.at(), "", "").begin(), "the samples of an hour are there")
+}
+
+// A difference of floats leaves a rest, which is no rate.
+func TestOtherKindsHaveNoRestOfADifference(t *testing.T) {
+	t.Parallel()
+	p := point{all: flow{known: true}}
+	for i, rate := range []float64{0.1, 0.2, 0.3} {
+		p.kinds = append(p.kinds, kindFlow{index: i, delivered: rate, failed: rate})
+		p.all.delivered, p.all.failed = p.all.delivered+rate, p.all.failed+rate
+	}
+	require.NotZero(t, p.all.delivered-p.kinds[0].delivered-p.kinds[1].delivered-p.kinds[2].delivered, "the test has a rest")
+	others := p.ofKind(0, false)
+	require.Zero(t, others.delivered)
+	require.Zero(t, others.failed)
+	p.kinds = append(p.kinds, kindFlow{index: 3, delivered: 1e-4})
+	require.InDelta(t, 1e-4, p.ofKind(3, true).delivered, 0, "a kind with an event in hours keeps its rate")
+}
+
+func TestAKindThatIsReportedAgainHasNoPeak(t *testing.T) {
+	t.Parallel()
+	total := func(name string, n int64) outbox.KindTotals {
+		return outbox.KindTotals{Kind: outbox.EventKind{EventType: outbox.EventType(name)}, Delivered: n}
+	}
+	rate := func(now, before int64) float64 { return float64(now - before) }
+	got := kindsOf([]outbox.KindTotals{total("a", 100), total("b", 50)}, []outbox.KindTotals{total("a", 110), total("again", 60), total("new", 5), total("b", 40)}, rate)
+	require.Len(t, got, 2)
+	require.InDelta(t, 10, got[outbox.EventKind{EventType: "a"}].delivered, 0)
+	require.InDelta(t, 5, got[outbox.EventKind{EventType: "new"}].delivered, 0)
+}
+
+func TestTheFirstStartOfAVersionIsADeploy(t *testing.T) {
+	t.Parallel()
+	var r recorder
+	starts := func(owner, version string) outbox.Node {
+		n := r.node(owner, nil)
+		n.Version, n.Started = version, r.at()
+		return n
+	}
+	a, b := starts("a", "v1"), starts("b", "v1")
+	r.sample(b, a) // no version before is known
+	a = starts("a", "v1")
+	r.sample(b, a)
+	a = starts("a", "v2")
+	r.sample(a, b)
+	b = starts("b", "v2")
+	r.sample(a, b)
+	old := starts("old", "") // an older version of the outbox
+	r.sample(a, b, old)
+	old = starts("old", "v1")
+	r.sample(a, b, old) // back to the version before
+	r.sample(a, b, outbox.Node{Owner: "old", Live: true, Problem: "not valid"})
+	marked := func() (got []string) {
+		for _, m := range r.marks {
+			got = append(got, m.what+" "+m.version+": "+m.text)
+		}
+		return got
+	}
+	require.Equal(t, []string{
+		"start v1: b started with v1", "start v1: a started with v1", "start v1: a started with v1", "deploy v2: deploy v2: a started",
+		"start v2: b started with v2", "start : old started", "start v1: old started with v1",
+	}, marked())
+	for range 400 { // v1 is forgotten after an hour
+		r.sample(a, b)
+	}
+	c := starts("c", "v1")
+	r.sample(a, b, c)
+	require.Equal(t, []string{"deploy v1: deploy v1: c started"}, marked())
+	for i := range 2 * historyVersions {
+		r.sample(a, b, starts("c", fmt.Sprint("v", 10+i)))
+	}
+	require.Len(t, r.versions, historyVersions)
+
+	r = recorder{} // a dashboard that starts in the new process of a deploy
+	fresh := starts("fresh", "v2")
+	dead := starts("dead", "v1")
+	dead.Live, dead.Started = false, noon.Add(-time.Hour)
+	r.sample(fresh, dead)
+	require.Equal(t, "deploy v2: fresh started", r.marks[len(r.marks)-1].text)
+	r = recorder{}
+	r.sample(starts("upgraded", "v2"), starts("older", ""))
+	require.Equal(t, "upgraded started with v2", r.marks[0].text, "both started at once")
+	older := starts("older", "")
+	older.Started = noon.Add(-time.Hour)
+	r = recorder{}
+	r.sample(starts("upgraded", "v2"), older)
+	require.Equal(t, "deploy v2: upgraded started", r.marks[len(r.marks)-1].text)
+	deploy, ok := r.deployBefore(r.at())
+	require.True(t, ok)
+	require.Equal(t, "v2", deploy.version)
+	_, ok = r.deployBefore(deploy.at.Add(-time.Second))
+	require.False(t, ok)
+	_, ok = r.deployBefore(deploy.at.Add(time.Hour))
+	require.False(t, ok)
+	s := r.between(r.at(), "", "")
+	marks := s.shownMarks()
+	require.Equal(t, " deploy", marks[len(marks)-1].class())
 }
 
 func TestMarksThatAreCloseHaveOneNumber(t *testing.T) {
@@ -243,20 +409,20 @@ func TestMarksThatAreCloseHaveOneNumber(t *testing.T) {
 		if i == 57 {
 			what = "death"
 		}
-		s.marks = append(s.marks, mark{s.from.Add(time.Duration(i) * time.Second), what, fmt.Sprint("mark ", i)})
+		s.marks = append(s.marks, mark{at: s.from.Add(time.Duration(i) * time.Second), what: what, text: fmt.Sprint("mark ", i)})
 	}
-	s.marks = append(s.marks, mark{noon, "pause", "the last"})
+	s.marks = append(s.marks, mark{at: noon, what: "pause", text: "the last"})
 	marks := s.shownMarks()
 	require.Len(t, marks, 2)
 	require.True(t, marks[0].bad)
 	require.False(t, marks[1].bad)
 	list := string(marksList(marks))
-	require.Contains(t, list, "mark 57</span> <span><time class=\"clock\" datetime=\"2026-11-29T11:00:00Z\">11:00:00</time> mark 0</span>")
+	require.Contains(t, list, "mark 57</span> <span><time class=\"clock\" datetime=\"2026-11-29T11:00:00Z\" title=\"2026-11-29 11:00:00 UTC\">11:00:00</time> mark 0</span>")
 	require.Contains(t, list, "mark 3</span> and 55 more</li>")
 	require.Contains(t, list, "12:00:00</time> the last</span>")
 	s.marks = nil
 	for i := range 31 {
-		s.marks = append(s.marks, mark{s.from.Add(time.Duration(i) * 2 * time.Minute), "purge", fmt.Sprint("mark ", i)})
+		s.marks = append(s.marks, mark{at: s.from.Add(time.Duration(i) * 2 * time.Minute), what: "purge", text: fmt.Sprint("mark ", i)})
 	}
 	marks = s.shownMarks()
 	require.Len(t, marks, maxMarks, "the latest")
@@ -277,7 +443,7 @@ func TestAGapIsNoLine(t *testing.T) {
 	r.n += 10
 	r.stats.Pending = 4
 	r.sample()
-	lines := string(r.between(r.at(), "").line(stockLines[0], 4))
+	lines := string(r.between(r.at(), "", "").line(stockLines[0], 4))
 	from := 600 - int(r.at().Sub(noon).Seconds())
 	require.Equal(t, fmt.Sprintf(`<polyline class="pending" points="%d,100.0 %d,100.0 %d,100.0 %d,100.0"></polyline>`+
 		`<polyline class="pending" points="%d,100.0 %d,100.0"></polyline><polyline class="pending" points="%d,0.0 %d,0.0"></polyline>`,
@@ -288,7 +454,7 @@ func TestAGapIsNoLine(t *testing.T) {
 		at := time.Duration(i) * time.Minute
 		h.add(noon.Add(at), at, time.Minute, &outbox.Stats{}, nil)
 	}
-	require.Equal(t, 1, strings.Count(string(h.between(noon.Add(time.Hour), "").line(stockLines[0], 1)), "<polyline"))
+	require.Equal(t, 1, strings.Count(string(h.between(noon.Add(time.Hour), "", "").line(stockLines[0], 1)), "<polyline"))
 }
 
 func TestTheTimesOfTheAxisAreRound(t *testing.T) {
@@ -303,7 +469,7 @@ func TestTheTimesOfTheAxisAreRound(t *testing.T) {
 		for _, at := range []time.Time{now.Add(-span), now.Add(-time.Second)} {
 			r.add(at, at.Sub(now), historyEvery, &outbox.Stats{}, nil)
 		}
-		s := r.between(now, "")
+		s := r.between(now, "", "")
 		var texts []string
 		for _, at := range s.times() {
 			texts = append(texts, at.Format("15:04"))
@@ -314,7 +480,7 @@ func TestTheTimesOfTheAxisAreRound(t *testing.T) {
 	r := recorder{} // a mark of the audit log is older than the samples
 	r.took([]outbox.AuditEntry{{At: noon.Add(-50 * time.Minute)}})
 	r.sample()
-	s := r.between(noon, "")
+	s := r.between(noon, "", "")
 	require.Equal(t, noon.Add(-50*time.Minute), s.left)
 	require.Equal(t, "0.00%", s.across(s.marks[0].at))
 	require.Equal(t, "100.00%", s.across(noon))
@@ -358,10 +524,10 @@ func TestChartsOfExtremes(t *testing.T) {
 			var r recorder
 			r.stats = stats
 			r.sample(r.node("a", &outbox.Totals{}))
-			one := r.between(r.at(), "").bothCharts(t)
+			one := r.between(r.at(), "", "").bothCharts(t)
 			require.Equal(t, 2, strings.Count(string(one), "<polyline"), "one sample: two points, no rates")
 			r.sample(r.node("a", &outbox.Totals{Written: each, Delivered: each, Failed: each, Latencies: []int64{each}}))
-			two := string(r.between(r.at(), "").bothCharts(t))
+			two := string(r.between(r.at(), "", "").bothCharts(t))
 			require.Equal(t, 5, strings.Count(two, "<polyline"))
 			require.NotContains(t, two, "NaN")
 			require.NotContains(t, two, "Inf")
@@ -371,7 +537,7 @@ func TestChartsOfExtremes(t *testing.T) {
 	r.stats.Pending = outbox.StatsLimit
 	r.sample(r.node("a", &outbox.Totals{}))
 	r.sample(r.node("a", &outbox.Totals{Delivered: 1}))
-	page := string(r.between(r.at(), "").bothCharts(t))
+	page := string(r.between(r.at(), "", "").bothCharts(t))
 	require.Contains(t, page, "Events a minute", "0.1 a second is 6 a minute")
 	require.Contains(t, page, `data-label="Delivered">6</td>`)
 	require.Contains(t, page, "100\u202f000 or more")
@@ -389,7 +555,7 @@ func TestChartsEscapeNames(t *testing.T) {
 	}
 	r.took([]outbox.AuditEntry{{At: noon, Operator: outbox.Operator{Name: hostile}, Action: hostile, Target: hostile}})
 	for _, node := range []string{"", hostile, "b"} {
-		page := string(visible([]byte(r.between(r.at(), node).bothCharts(t))))
+		page := string(visible([]byte(r.between(r.at(), node, "").bothCharts(t))))
 		require.NotContains(t, page, "<script")
 		require.Contains(t, page, "&lt;script&gt;")
 		require.Contains(t, page, `\u202E`)
@@ -442,7 +608,7 @@ func TestTheSamplerReadsWithoutViewers(t *testing.T) {
 			})
 			require.NoError(t, err)
 			t.Cleanup(d.EndStreams)
-			do(t, d, ob, store, &d.samplers["shop"].history)
+			do(t, d, ob, store, &d.sites.fixed["shop"].sampler.history)
 		}
 		t.Run(name, func(t *testing.T) { synctest.Test(t, within) })
 	}
@@ -462,8 +628,8 @@ func TestTheSamplerReadsWithoutViewers(t *testing.T) {
 		require.EqualValues(t, 1, store.stats.Load(), "Close of the outbox ends the sampler")
 	})
 	sampling("not while pages are live", func(t *testing.T, d *Dashboard, _ *outbox.Outbox, store *failingStore, h *history) {
-		_, leave := d.samplers["shop"].watch() // reads every two seconds
-		_, leaveToo := d.samplers["shop"].watch()
+		_, leave := d.sites.fixed["shop"].sampler.watch() // reads every two seconds
+		_, leaveToo := d.sites.fixed["shop"].sampler.watch()
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		require.EqualValues(t, 31, store.stats.Load(), "no more reads than for one live overview")

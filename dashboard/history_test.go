@@ -32,7 +32,7 @@ func TestTheOverviewShowsTheLastHour(t *testing.T) {
 				if owner == "api-2" {
 					totals = &outbox.Totals{Written: 30 * i}
 				}
-				require.NoError(t, store.Announce(t.Context(), nil, outbox.Node{Owner: owner, Mode: "multi-node", Started: start, Totals: totals}, 30*time.Second))
+				require.NoError(t, store.Announce(t.Context(), nil, outbox.Node{Owner: owner, Mode: "multi-node", Version: "v1.2.3", Started: start, Totals: totals}, 30*time.Second))
 			}
 		}
 		time.Sleep(5 * time.Second)
@@ -45,7 +45,7 @@ func TestTheOverviewShowsTheLastHour(t *testing.T) {
 		read := stats.Load()
 		for _, want := range []string{
 			`<svg id="stocks" role="img" aria-labelledby="stocks-caption"`, `<svg id="rates"`, "Events a second of all processes", "ada paused",
-			"api-1 started", "Time from write to delivery of all processes, estimated: half within", `<a href="./?node=api-2">api-2</a>`,
+			"api-1 started with v1.2.3", `<td class="text" data-label="Version">v1.2.3</td>`, "Time from write to delivery of all processes, estimated: half within", `<a href="./?node=api-2">api-2</a>`,
 			`data-label="Written">5</td>`, `<a href="history">JSON</a>`,
 		} {
 			require.Contains(t, body, want)
@@ -60,12 +60,15 @@ func TestTheOverviewShowsTheLastHour(t *testing.T) {
 			require.Contains(t, charts, `data-label="Written">3</td>`)
 			require.Contains(t, charts, `<a href="./?node=api-2" aria-current="true">api-2</a>`)
 			require.Contains(t, charts, `<a href="history?node=api-2">JSON</a>`)
-			require.True(t, strings.HasPrefix(charts, `<section id="history"`), "only the charts")
+			require.True(t, strings.HasPrefix(charts, `<section id="history"`), "no whole page")
+			require.Regexp(t, `<section id="pauses"(?s:.*)<li>Paid, since <time(?s:.*)<section id="processes"(?s:.*)<th scope="row" class="text">api-1</th>`, charts, "the lists of the last sample")
 		}
 		require.Equal(t, read, stats.Load(), "no tab reads from the database")
 		require.Contains(t, s.get("/shop/?node=gone"), "Events a second of gone")
 		s.get("/shop/?node="+strings.Repeat("x", 129), 400)
-		s.get("/shop/charts?kind=x", 400)
+		require.Contains(t, s.get("/shop/charts?kind=x"), "Events a second of x")
+		require.Contains(t, s.get("/shop/history?kind=x&node=api-1", 400), "processes are not kept apart by kind")
+		s.get("/shop/charts?text=x", 400)
 
 		got := s.send(http.MethodGet, "/shop/history", nil)
 		require.Equal(t, "application/json", got.Header.Get("Content-Type"))

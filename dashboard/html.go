@@ -114,10 +114,11 @@ func hidden(fields url.Values) markup {
 // token writes the token of a form of this scope.
 func (p *page) token(scope string) markup { return hidden(url.Values{"token": {p.Token(scope)}}) }
 
-// statusText writes a status. Only a status that needs a hand has a color.
-func statusText(status outbox.Status) markup {
-	class := map[outbox.Status]string{outbox.StatusRetry: " retry", outbox.StatusDead: " dead"}[status]
-	return tags(`<span class="status{}">{}</span>`, class, status)
+// stateText writes the state of an event, and whether it waits for a pause, which is zero if not. Only a
+// state that needs a hand has a color.
+func stateText(row *outbox.EventRow, pause outbox.Pause) markup {
+	class := map[outbox.Status]string{outbox.StatusRetry: " retry", outbox.StatusDead: " dead"}[row.Status]
+	return tags(`<span class="status{}">{}{}</span>`, class, row.State(), when(!pause.Since.IsZero(), `, paused`))
 }
 
 // kindText is a kind as a text, with its listener.

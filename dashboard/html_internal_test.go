@@ -8,8 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
 )
 
 func TestAValueIsEscapedForItsPlace(t *testing.T) {
@@ -99,4 +102,37 @@ func TestHTMLIsWrittenInTheSource(t *testing.T) {
 		})
 	}
 	require.Greater(t, checked, 50, "the calls are found")
+}
+
+func TestTimesOfAProseAreExactTimes(t *testing.T) {
+	t.Parallel()
+	const at = `<time class="exact" datetime="2026-11-29T02:13:05Z">2026-11-29 02:13:05 UTC</time>`
+	for text, want := range map[string]string{
+		"":                        "",
+		"it is <due>":             "it is &lt;due&gt;",
+		"2026-11-29 02:13:05 UTC": at,
+		"since 2026-11-29 02:13:05 UTC; until 2026-11-29 02:13:05 UTC: 5 UTC": "since " + at + "; until " + at + ": 5 UTC",
+		"ä UTC, 2026-13-29 02:13:05 UTC, 2026-11-29 02:13:05 UTC<":            "ä UTC, 2026-13-29 02:13:05 UTC, " + at + "&lt;",
+	} {
+		require.Equal(t, want, string(prose(text)), text)
+	}
+}
+
+func TestAnAgeAboveAnHourHasTwoUnits(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for d, want := range map[time.Duration]string{
+		59 * time.Minute: "59 min ago", 4*time.Hour + 57*time.Minute: "4 h 57 min ago", -(3*time.Hour - 90*time.Second): "in 2 h 58 min",
+		47*time.Hour + 59*time.Minute: "47 h 59 min ago", 75 * time.Hour: "3 days 3 h ago",
+	} {
+		require.Equal(t, want, ago(now.Add(-d), now))
+	}
+}
+
+func TestATimelineDoesNotQuoteAnErrorThatIsNotStored(t *testing.T) {
+	t.Parallel()
+	steps := timeline(&outbox.EventRow{Status: outbox.StatusDone, Envelope: outbox.Envelope{Attempts: 1}})
+	require.Equal(t, step{What: "1 failed attempt", Text: "(no error is stored: a process that dies leaves none)"}, steps[1])
+	steps = timeline(&outbox.EventRow{Status: outbox.StatusRetry, LastError: "boom", Envelope: outbox.Envelope{Attempts: 2}})
+	require.Equal(t, step{What: "2 failed attempts", Text: "the last one: boom", Bad: true}, steps[1])
 }

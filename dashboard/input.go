@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -27,8 +28,9 @@ var lengths = map[string]int{
 	"id": outbox.MaxEventIDLength, "event_type": outbox.MaxEventTypeLength, "aggregate_type": outbox.MaxAggregateTypeLength,
 	"aggregate_id": outbox.MaxAggregateIDLength, "tenant_id": outbox.MaxTenantIDLength,
 	"status": 7, "since": 40, "until": 40, "after": 500, "group": 64,
-	"error_text": 200, "text": 100, "sort": 10, "typed": 20, "number": 10,
-	"action": 10, "scope": 10, "of": 10, "token": 100, "for": 20, "reason": outbox.MaxPauseReason, "node": 128,
+	"error_text": 200, "kind": 250, "text": 100, "sort": 10, "from": 6, "typed": 20, "number": 10,
+	"name": outbox.MaxReplayName, "listener": 64, "event_types": outbox.MaxReplayTypes * (outbox.MaxEventTypeLength + 2), "rate": 10,
+	"action": 16, "scope": 10, "of": 10, "token": 100, "deletion": 26, "for": 20, "reason": outbox.MaxPauseReason, "node": 128, "outbox": 64,
 }
 
 // filterFields select dead letters.
@@ -104,12 +106,24 @@ func (in input) time(name string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.Parse(layout, text); err == nil && t.UTC().Year() >= 1000 && t.UTC().Year() <= 9999 {
 			return t.UTC(), nil
 		}
 	}
 	return time.Time{}, &inputError{name, "is not a time; write it like 2006-01-02T15:04, in UTC, or with a zone like 2006-01-02T15:04:05+02:00"}
+}
+
+// isTimeError reports whether only a time of a search is wrong, so that the form can be shown again.
+func isTimeError(err error) bool {
+	var wrong *inputError
+	return errors.As(err, &wrong) && (wrong.name == "since" || wrong.name == "until")
+}
+
+// wrong writes the error of a form.
+func wrong(err error) markup {
+	return tags(`<p role="alert" class="note">{}</p>
+`, err.Error())
 }
 
 func (in input) times() (since, until time.Time, err error) {

@@ -1,5 +1,7 @@
 package dashboard
 
+import "github.com/outboxkit/outbox-go/httptx"
+
 // layout writes the page around its body.
 func (p *page) layout(title string, body markup) markup {
 	return tags(`<!doctype html>
@@ -32,9 +34,21 @@ func (p *page) layout(title string, body markup) markup {
 		p.outboxes(), p.menu(), p.User, when(p.ReadOnly(), ` (read-only)`), p.trail(title), title, body, instant(p.Now))
 }
 
-// outboxes writes the links to the outboxes, if there are several.
+// linkedNames is how many outboxes have a link on each page. If there are more, each page has a field for the
+// name.
+const linkedNames = 20
+
+// outboxes writes the way to the other outboxes, if there are several.
 func (p *page) outboxes() markup {
-	return when(len(p.Names) > 1, `<nav aria-label="Outboxes">{}</nav>`, each(p.Names, func(name string) markup {
+	if !p.Role.May(httptx.View) {
+		return ""
+	}
+	names := p.dashboard.names()
+	if len(names) > linkedNames {
+		return tags(`<form action="{}" class="jump" role="search" aria-label="Outboxes"><label>Outbox <input name="outbox" value="{}" maxlength="64" autocomplete="off"></label> <button>Open</button></form>`,
+			p.Root, p.Name)
+	}
+	return when(len(names) > 1, `<nav aria-label="Outboxes">{}</nav>`, each(names, func(name string) markup {
 		return tags(`<a href="{}{}/"{}>{}</a>`, p.Root, name, when(name == p.Name, ` aria-current="true"`), name)
 	}))
 }

@@ -50,7 +50,7 @@ func (s countlessStore) CountDead(_ context.Context, _ outbox.DB, f outbox.DeadF
 }
 
 func (s countlessStore) FindEvents(context.Context, outbox.DB, outbox.EventQuery) (outbox.Page[outbox.EventRow], error) {
-	return outbox.Page[outbox.EventRow]{Rows: make([]outbox.EventRow, 2), Next: "there is always more"}, nil
+	return outbox.Page[outbox.EventRow]{Rows: make([]outbox.EventRow, 2), Next: "there is always more", Looked: 2}, nil
 }
 
 func TestAConfirmationCountsNoMoreThanItsLimit(t *testing.T) {
@@ -58,7 +58,8 @@ func TestAConfirmationCountsNoMoreThanItsLimit(t *testing.T) {
 	s := memorySite(t, countlessStore{outboxtest.NewStore()}, func(*dashboard.Config) {})
 	token := s.form(s.get("/shop/steering"), "Pause …</button>")
 	asked := s.send("POST", "/shop/confirm", with(token, "action", "delete", "scope", "all", "tenant_id", "globex"))
-	require.Contains(t, asked.body, "<strong>100 or more</strong>", "two on each of fifty pages")
+	require.Contains(t, asked.body, "<strong>40 or more</strong>", "two on each of twenty pages")
+	require.Contains(t, asked.body, "Counted among 40 dead letters.")
 	asked = s.send("POST", "/shop/confirm", with(token, "action", "delete", "scope", "all"))
 	require.Equal(t, 200, asked.StatusCode, "what is dead in all is in the stats")
 	asked = s.send("POST", "/shop/confirm", with(token, "action", "delete", "scope", "selection", "id", "x"))
@@ -84,7 +85,7 @@ func TestListsNameTheListenersOfRows(t *testing.T) {
 	retried.Type = "Paid"
 	s := newSite(t, []dashtest.Row{listenerRow("x", outbox.StatusDead), retried, {ID: "y", Type: "Placed", Aggregate: "Order", Created: time.Now(), Ended: time.Now(), Status: outbox.StatusDone}})
 	for _, path := range []string{"/shop/dead", "/shop/letters", "/shop/letters?event_type=Placed", "/shop/events", "/shop/events?status=DEAD"} {
-		require.Equal(t, 1, strings.Count(s.get(path), "Order / Placed → mail"), path)
+		require.Equal(t, 1, strings.Count(s.get(path), "Order / Placed → mail</td>"), path)
 	}
 	require.Equal(t, 1, strings.Count(s.get("/shop/events?status=WAITING"), "Order / Paid → mail"))
 }

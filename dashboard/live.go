@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/shared"
 	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/internal/webaddr"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -36,9 +37,20 @@ type sampler struct {
 	mu      sync.Mutex
 	viewers map[chan sample]bool
 	stop    context.CancelFunc
+	last    *sample // for an overview, without an error; nil: none yet
 
 	began   time.Time
 	history history
+
+	// latest and groups serve all requests that come within an interval.
+	latest shared.Value[sample]
+	groups shared.Value[deadGroups]
+}
+
+// deadGroups are groups of dead letters; more says that there are dead letters behind the list.
+type deadGroups struct {
+	list []outbox.DeadGroup
+	more bool
 }
 
 func (s *sampler) read(ctx context.Context) (got sample) {
@@ -50,7 +62,42 @@ func (s *sampler) read(ctx context.Context) (got sample) {
 		s.history.add(began, began.Sub(s.began), historyEvery, &got.Stats, got.Nodes)
 	}
 	got.History = s.history.latest()
+	if got.Err == nil {
+		last := got
+		s.mu.Lock()
+		s.last = &last
+		s.mu.Unlock()
+	}
 	return got
+}
+
+// lastRead returns the last sample that was read for an overview, or nil.
+func (s *sampler) lastRead() *sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// recent returns a sample that is at most an interval old.
+func (s *sampler) recent(ctx context.Context) (sample, error) {
+	return s.latest.Get(ctx, s.interval, func(ctx context.Context) (sample, error) {
+		got := s.read(ctx)
+		return got, got.Err
+	})
+}
+
+// deadGroups returns the groups of all dead letters, which are at most an interval old.
+func (s *sampler) deadGroups(ctx context.Context) (deadGroups, error) {
+	return s.groups.Get(ctx, s.interval, func(ctx context.Context) (got deadGroups, err error) {
+		got.list, got.more, err = s.outbox.DeadLetters().Groups(ctx, outbox.DeadFilter{})
+		return got, err
+	})
+}
+
+// forget makes the next pages read again what they show, after a change.
+func (s *sampler) forget() {
+	s.latest.Forget()
+	s.groups.Forget()
 }
 
 // watch returns a channel that gets the samples, and a function that ends the watch. The first
@@ -83,6 +130,9 @@ func (s *sampler) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if got.Err == nil {
+			s.latest.Set(got.At, got)
+		}
 		s.mu.Lock()
 		for viewer := range s.viewers {
 			select {
@@ -99,10 +149,11 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// figures is a sample for the script: texts by the names of the places that show them. When History
-// changes, the script loads the charts again.
+// figures is a sample for the script: texts and times by the names of the places that show them. When
+// History changes, the script loads the charts and the lists again.
 type figures struct {
 	Texts   map[string]string `json:"texts"`
+	Times   map[string]string `json:"times"`
 	Verdict *shownVerdict     `json:"verdict,omitempty"`
 	History int64             `json:"history"`
 	Problem string            `json:"problem,omitempty"`
@@ -112,7 +163,11 @@ func (s *sample) figures() figures {
 	if s.Err != nil {
 		return figures{Problem: problemOf(s.Err).Title}
 	}
-	return figures{Texts: s.texts(), Verdict: showVerdict(s.Verdict()), History: s.History}
+	times := map[string]string{"at": machine(s.At)}
+	if !s.Stats.LastPoll.IsZero() {
+		times["polled"] = machine(s.Stats.LastPoll)
+	}
+	return figures{Texts: s.texts(), Times: times, Verdict: showVerdict(s.Verdict()), History: s.History}
 }
 
 // streamsOfUser is how many live overviews a user may have open, so that no user takes the streams
@@ -179,7 +234,7 @@ func (p *page) live() error {
 	p.w.Header().Set("Content-Type", "text/event-stream")
 	p.w.Header().Set("X-Accel-Buffering", "no") // nginx would collect the events
 	p.w.WriteHeader(http.StatusOK)
-	samples, leave := p.dashboard.samplers[p.Name].watch()
+	samples, leave := p.site.sampler.watch()
 	defer leave()
 	for {
 		select {

@@ -1,7 +1,9 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
+	"time"
 
 	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -9,23 +11,23 @@ import (
 
 // overview shows the counts, the latest deliveries, the nodes and the pauses.
 func (p *page) overview() error {
-	in, err := p.query("node")
+	in, err := p.chosen()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := p.context()
 	defer cancel()
-	now := p.dashboard.samplers[p.Name].read(ctx)
-	if now.Err != nil {
-		return now.Err
+	now, err := p.site.sampler.recent(ctx)
+	if err != nil {
+		return err
 	}
 	if err := p.readAudit(ctx); err != nil {
 		return err
 	}
-	return p.show(http.StatusOK, "Overview", p.overviewBody(&now, in.get("node")))
+	return p.show(http.StatusOK, "Overview", p.overviewBody(&now, in))
 }
 
-func (p *page) overviewBody(now *sample, node string) markup {
+func (p *page) overviewBody(now *sample, in input) markup {
 	texts := now.texts()
 	figures := each(overviewFigures, func(f figure) markup {
 		label := tags(`{}`, f.Label)
@@ -35,47 +37,65 @@ func (p *page) overviewBody(now *sample, node string) markup {
 		return tags(`<div><dt>{}</dt><dd data-text="{}"{}>{}</dd><dd class="help">{}</dd></div>
 `, label, f.Name, when(f.Name == "dead" && now.Stats.Dead > 0, ` class="bad"`), texts[f.Name], f.Help)
 	})
+	return tags(`<div id="live" data-live="live">
+{}
+<dl class="figures">{}</dl>
+<p>As of <time class="clock" data-time="at" datetime="{}" title="{} UTC">{}</time>, <span data-text="poll">{}</span>{}. <span id="state" role="status"></span> <a href="./">Reload</a></p>
+</div>
+{}{}`, showVerdict(now.Verdict()).lines(), figures, machine(now.At), utc(now.At), now.At.Format("15:04:05 UTC"), texts["poll"],
+		polled(now.Stats.LastPoll), p.chartsBody(in), p.tables(now))
+}
+
+// polled writes when the poller of this process last polled. The script writes later times.
+func polled(at time.Time) markup {
+	if at.IsZero() {
+		return `<time class="age" data-time="polled" hidden></time>`
+	}
+	return tags(`<time class="age" data-time="polled" datetime="{}" title="{} UTC">{}</time>`, machine(at), utc(at), ago(at, time.Now()))
+}
+
+// tables are the lists of the overview, which the script replaces by lists of the latest sample.
+func (p *page) tables(now *sample) markup {
 	paused := tags(`<p class="none">Nothing is paused.</p>`)
 	if len(now.Stats.Paused) > 0 {
 		shown := now.Stats.Paused[:min(len(now.Stats.Paused), maxPausesShown)]
 		paused = tags(`<ul>{}</ul>{}`, each(shown, func(pause outbox.Pause) markup {
-			return tags(`<li>{}, since {}{}{}</li>`, pauseText(pause), instant(pause.Since),
-				when(!pause.Until.IsZero(), `, until {}`, instant(pause.Until)), when(pause.Reason != "", `: {}`, cut(pause.Reason, 200)))
+			return tags(`<li>{}, since {} by {}, until {}{} {}</li>`, pauseText(pause), instant(pause.Since), pausedBy(pause),
+				untilOf(pause.Until), when(pause.Reason != "", `: {}`, cut(pause.Reason, 200)), p.resume(pause))
 		}), when(len(shown) < len(now.Stats.Paused), `<p><a href="steering">All {} pauses</a></p>`, count(len(now.Stats.Paused))))
 	}
 	listed := tags(`<p class="none">No process delivers from this table now.</p>`)
 	if len(now.Nodes) > 0 {
 		listed = tags(`<div class="wide" tabindex="0" role="region" aria-label="Table of the nodes"><table>
-<thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col">Mode</th><th scope="col">Last reported poll</th><th scope="col">Queues</th><th scope="col">Leases</th><th scope="col">Oldest lease</th><th scope="col">Started</th></tr></thead>
+<thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col">Version</th><th scope="col">Mode</th><th scope="col">Last reported poll</th><th scope="col">Queues</th><th scope="col">Leases</th><th scope="col">Oldest lease</th><th scope="col">Started</th></tr></thead>
 <tbody>{}</tbody></table></div>
-<p class="help">A node reports every ten seconds. Its last poll and its queues are those of its last report.</p>
+<p class="help">A node reports every ten seconds. Its last poll and its queues are those of its last report. A reader of the log polls when it has published the whole log.</p>
 `, each(now.Nodes, p.nodeRow))
 	}
-	return tags(`<div id="live" data-live="live">
-{}
-<dl class="figures">{}</dl>
-<p>As of <span data-text="at">{}</span>, <span data-text="poll">{}</span>. <span id="state" role="status"></span> <a href="./">Reload</a></p>
-</div>
-{}
-<section aria-labelledby="paused"><h2 id="paused">Paused</h2>
+	return tags(`<section id="pauses" aria-labelledby="paused"><h2 id="paused">Paused</h2>
 {}
 </section>
-<section aria-labelledby="nodes"><h2 id="nodes">Nodes</h2>
+<section id="processes" aria-labelledby="nodes"><h2 id="nodes">Nodes</h2>
 {}
 </section>
-`, showVerdict(now.Verdict()).line(), figures, texts["at"], texts["poll"], p.chartsBody(node), paused, listed)
+`, paused, listed)
 }
 
 func (p *page) nodeRow(n outbox.Node) markup {
-	poll, oldest := "–", "–"
-	if !n.LastPoll.IsZero() {
-		poll = ago(n.LastPoll, p.Now)
+	return tags(`<tr><th scope="row" class="text">{}</th><td data-label="State">{}</td><td class="text" data-label="Version">{}</td><td data-label="Mode">{}</td><td data-label="Last reported poll">{}</td><td data-label="Queues">{}, {}</td><td class="number" data-label="Leases">{}</td><td data-label="Oldest lease">{}</td><td data-label="Started">{}</td></tr>
+`, n.Owner, p.nodeState(&n), cmp.Or(cut(n.Version, 60), "–"), modeOf(&n), moment(n.LastPoll), count(n.HotDepth), count(n.ColdDepth), count(n.Leases), moment(n.OldestLease), moment(n.Started))
+}
+
+// modeOf is the mode of a node, and how far a reader of the log is behind.
+func modeOf(n *outbox.Node) string {
+	if n.Log == nil || n.Log.Behind < 0 {
+		return n.Mode
 	}
-	if !n.OldestLease.IsZero() {
-		oldest = ago(n.OldestLease, p.Now)
+	text := n.Mode + ", " + verdict.Bytes(n.Log.Behind) + " behind"
+	if n.Log.Kept >= 0 {
+		text += ", keeps " + verdict.Bytes(n.Log.Kept)
 	}
-	return tags(`<tr><th scope="row" class="text">{}</th><td data-label="State">{}</td><td data-label="Mode">{}</td><td data-label="Last reported poll">{}</td><td data-label="Queues">{}, {}</td><td class="number" data-label="Leases">{}</td><td data-label="Oldest lease">{}</td><td data-label="Started">{}</td></tr>
-`, n.Owner, p.nodeState(&n), n.Mode, poll, count(n.HotDepth), count(n.ColdDepth), count(n.Leases), oldest, moment(n.Started))
+	return text
 }
 
 func (p *page) nodeState(n *outbox.Node) markup {
@@ -87,7 +107,7 @@ func (p *page) nodeState(n *outbox.Node) markup {
 	case n.SeenAt.IsZero():
 		return "has leases, but does not report (older version?)"
 	default:
-		return tags(`<span class="bad">dead, seen {}</span>{}`, ago(n.SeenAt, p.Now), when(n.Holds, `, still holds the table`))
+		return tags(`<span class="bad">not reporting, last seen {}</span>{}`, moment(n.SeenAt), when(n.Holds, `, still holds the table`))
 	}
 }
 
@@ -97,8 +117,9 @@ func unheard(kinds []outbox.EventKind) markup {
 	if len(kinds) == 0 {
 		return ""
 	}
-	names := each(kinds[:min(len(kinds), most)], func(kind outbox.EventKind) markup { return tags(` {},`, kindText(kind)) })
-	return tags(`; without a listener here:{} {} in all`, names, count(len(kinds)))
+	shown := kinds[:min(len(kinds), most)]
+	names := each(shown, func(kind outbox.EventKind) markup { return tags(`{}{}`, when(kind != shown[0], `, `), kindText(kind)) })
+	return tags(`; without a listener here: {}{}`, names, when(len(kinds) > most, `, {} kinds in all`, count(len(kinds))))
 }
 
 // figure is a number of the overview: the name for the script, and the texts that explain it.
@@ -126,8 +147,7 @@ func (s *sample) texts() map[string]string {
 	t := map[string]string{
 		"pending": upTo(s.Stats.Pending), "due": upTo(s.Stats.Due), "duepaused": upTo(s.Stats.DuePaused), "delayed": upTo(s.Stats.Delayed), "dead": upTo(s.Stats.Dead), "oldest": "–",
 		"rate": "none", "median": "–", "p95": "–",
-		"queues": count(s.Stats.HotDepth) + ", " + count(s.Stats.ColdDepth),
-		"at":     s.At.Format("15:04:05 UTC"), "poll": "this process does not poll",
+		"queues": count(s.Stats.HotDepth) + ", " + count(s.Stats.ColdDepth), "poll": "this process does not poll",
 	}
 	if s.Stats.OldestDueAge > 0 {
 		t["oldest"] = verdict.Span(s.Stats.OldestDueAge)
@@ -140,7 +160,7 @@ func (s *sample) texts() map[string]string {
 		t["poll"] = "this process has not polled yet"
 	}
 	if !s.Stats.LastPoll.IsZero() {
-		t["poll"] = "this process polled " + ago(s.Stats.LastPoll, s.At)
+		t["poll"] = "this process polled " // the time is behind it
 	}
 	return t
 }

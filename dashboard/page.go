@@ -3,8 +3,8 @@ package dashboard
 import (
 	"context"
 	"embed"
+	"fmt"
 	"net/http"
-	"path"
 	"strings"
 	"time"
 
@@ -20,15 +20,16 @@ type page struct {
 	dashboard *Dashboard
 	w         http.ResponseWriter
 	r         *http.Request
-	outbox    *outbox.Outbox
+	site      *site
+	outbox    *outbox.Outbox // of the site
+	leave     func()         // gives back the place among the readers
 
-	Root  address // of the dashboard's root
-	Name  string  // of the outbox; empty on pages without an outbox
-	Names []string
-	Here  string // the last part of the address
-	User  string
-	Role  httptx.Role
-	Now   time.Time
+	Root address // of the dashboard's root
+	Name string  // of the outbox; empty on pages without an outbox
+	Here string  // the last part of the address
+	User string
+	Role httptx.Role
+	Now  time.Time
 	// Refresh makes the browser load the page again every two seconds.
 	Refresh bool
 }
@@ -40,9 +41,6 @@ func newPage(d *Dashboard, w http.ResponseWriter, r *http.Request, user string, 
 		root = address(strings.Repeat("../", depth))
 	}
 	p := &page{dashboard: d, w: w, r: r, Root: root, User: user, Role: role, Now: time.Now().UTC()}
-	if role.May(httptx.View) {
-		p.Names = d.names
-	}
 	return p
 }
 
@@ -62,36 +60,57 @@ var (
 	posts = map[string]func(p *page) error{"confirm": (*page).confirm, "act": (*page).act}
 )
 
-// route finds the page: /{outbox}/{page}, or the first outbox.
+// readsNothing are the pages that read nothing from the database before they answer. An act reads in the
+// background, where the number of running actions is bounded.
+var readsNothing = map[string]bool{"live": true, "charts": true, "action": true, "act": true}
+
+// serve serves a page when there is a place among the readers.
+func (p *page) serve(page func(p *page) error) error {
+	if readsNothing[p.Here] {
+		return page(p)
+	}
+	p.leave = p.site.gate.Enter(p.r.Context())
+	if p.leave == nil {
+		p.w.Header().Set("Retry-After", "5")
+		return &problem{http.StatusServiceUnavailable, "Busy", fmt.Sprintf("%d pages of this outbox are being read, which is Config.MaxReaders. Reload the page in some seconds.", p.dashboard.config.MaxReaders)}
+	}
+	defer p.leave()
+	return page(p)
+}
+
+// hasRead gives back the place among the readers, before a slow client gets the answer.
+func (p *page) hasRead() {
+	if p.leave != nil {
+		p.leave()
+	}
+}
+
+// route finds the page: /{outbox}/{page}, or the root.
 func (p *page) route() error {
 	rest, slash := strings.CutPrefix(p.r.URL.Path, "/")
 	name, here, inside := strings.Cut(rest, "/")
-	if name == "" && here == "" { // the last part of the address, if the mount has no slash at its end
-		start := p.dashboard.names[0] + "/"
-		if !slash {
-			start = path.Base(strings.SplitN(p.r.RequestURI, "?", 2)[0]) + "/" + start
-		}
-		return p.redirect(http.StatusFound, start)
+	if name == "" && here == "" {
+		return p.root(slash)
 	}
-	ob, known := p.dashboard.config.Outboxes[name]
-	if !known {
-		return &problem{http.StatusNotFound, "Not found", "There is no such page, and no outbox of that name."}
+	site := p.dashboard.site(name)
+	if site == nil {
+		return &problem{http.StatusNotFound, "Not found", "There is no such page, and no outbox of that name runs in this process."}
 	}
 	if !inside {
 		return p.redirect(http.StatusFound, name+"/")
 	}
-	p.outbox, p.Name, p.Here = ob, name, here
+	p.site, p.outbox, p.Name, p.Here = site, site.outbox, name, here
 	get, post := pages[here], posts[here]
 	switch method := p.r.Method; {
 	case get == nil && post == nil:
 		return &problem{http.StatusNotFound, "Not found", "There is no such page."}
 	case get != nil && (method == http.MethodGet || method == http.MethodHead):
-		return get(p)
+		return p.serve(get)
 	case post != nil && method == http.MethodPost:
 		if !p.Role.May(httptx.Operate) {
 			return &problem{http.StatusForbidden, "Refused", "You may look, but not change anything: your role lacks Operate."}
 		}
-		return post(p)
+		return p.serve(post)
 	}
 	allow := "GET, HEAD"
 	if post != nil {
@@ -135,13 +154,14 @@ func (p *page) asset(name string) error {
 
 // show answers with a page.
 func (p *page) show(status int, title string, body markup) error {
+	p.hasRead()
 	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	p.w.WriteHeader(status)
 	_, _ = p.w.Write(visible([]byte(p.layout(title, body)))) // an error means that the client has gone
 	return nil
 }
 
-// context bounds the queries of the page.
+// context bounds the queries of the page. The time in which the page waited for a place counts too.
 func (p *page) context() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(p.r.Context(), p.dashboard.config.Timeout)
+	return context.WithDeadline(p.r.Context(), p.Now.Add(p.dashboard.config.Timeout))
 }

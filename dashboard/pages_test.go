@@ -35,14 +35,16 @@ func TestEachPageShowsWhatItIsFor(t *testing.T) {
 		unheard[i] = outbox.EventKind{AggregateType: "Order", EventType: outbox.EventType(fmt.Sprintf("Lost<%d>", i))}
 	}
 	require.NoError(t, sqlstore.SQLite().Announce(t.Context(), s.db.DB, outbox.Node{Owner: "api-1", Mode: "multi-node", Unheard: unheard}, time.Hour))
+	require.NoError(t, sqlstore.SQLite().Announce(t.Context(), s.db.DB, outbox.Node{Owner: "log-1", Mode: "log", LastPoll: time.Now(), Log: &outbox.LogLag{Behind: 12_345, Kept: 2e9, Left: -1}}, time.Hour))
 
 	overview := s.get("/shop/")
 	for _, want := range []string{
 		`<dd data-text="due">1</dd>`, `<dd data-text="delayed">2</dd>`, `<dd data-text="dead" class="bad">5</dd>`, `<dd data-text="rate">30</dd>`,
 		"Order / OrderPaid, since", "shop-2", `<a href="./">Reload</a>`, "has leases, but does not report (older version?)",
-		`<p id="verdict" class="verdict" data-level="attention">In time, but look: <a href="#paused">1 kind paused</a>, ` +
-			`<a href="#nodes">5 kinds without a listener in any process</a>, <a href="dead">5 events are dead</a>.</p>`,
-		"without a listener here: Order / Lost&lt;0&gt;, Order / Lost&lt;1&gt;, Order / Lost&lt;2&gt;, 5 in all",
+		`<div id="verdict" class="verdict" data-level="attention" data-summary="In time, but look: 5 kinds without a listener in any process, Order/OrderPaid paused, 5 events are dead."><strong>In time, but look:</strong> ` +
+			`<ul><li><a href="#nodes">5 kinds without a listener in any process</a></li><li><a href="#paused">Order/OrderPaid paused</a></li><li><a href="dead">5 events are dead</a></li></ul></div>`,
+		`<td data-label="Mode">log, 12.3 kB behind, keeps 2 GB</td>`,
+		"without a listener here: Order / Lost&lt;0&gt;, Order / Lost&lt;1&gt;, Order / Lost&lt;2&gt;, 5 kinds in all",
 	} {
 		require.Contains(t, overview, want)
 	}
@@ -70,14 +72,14 @@ func TestEachPageShowsWhatItIsFor(t *testing.T) {
 	require.Less(t, strings.Index(groups, "warehouse refused order"), strings.Index(groups, "mail server"), "the largest first")
 	require.Contains(t, s.get("/shop/letters?tenant_id=globex"), "unmailed-1")
 	require.NotContains(t, s.get("/shop/letters?tenant_id=globex"), "refused-0")
-	require.Contains(t, s.get("/shop/steering"), "Resume</button>")
+	require.Contains(t, s.get("/shop/steering"), "Resume …</button>")
 }
 
 func TestNoDeadEventIsNoAlarm(t *testing.T) {
 	t.Parallel()
 	overview := newSite(t, nil).get("/shop/")
 	require.Contains(t, overview, `<dd data-text="dead">0</dd>`)
-	require.Contains(t, overview, `data-level="well">Well: <a href="events?status=DUE">no event is due</a>.</p>`)
+	require.Contains(t, overview, `data-level="well" data-summary="Well: no event is due."><strong>Well:</strong> <ul><li><a href="events?status=DUE">no event is due</a></li></ul></div>`)
 }
 
 func TestMaxDueAgeSaysWhatIsLate(t *testing.T) {
@@ -85,7 +87,7 @@ func TestMaxDueAgeSaysWhatIsLate(t *testing.T) {
 	rows := dashtest.Shop(time.Now().Add(-time.Minute))
 	require.Contains(t, newSite(t, rows).get("/shop/"), `data-level="attention"`)
 	bound := func(c *dashboard.Config) { c.MaxDueAge = time.Minute - time.Second }
-	require.Contains(t, newSite(t, rows, bound).get("/shop/"), `data-level="late">Late by `)
+	require.Contains(t, newSite(t, rows, bound).get("/shop/"), `data-level="late" data-summary="Late by `)
 }
 
 func TestAKindIsLateByItsOwnLimitAndNotWhilePaused(t *testing.T) {
@@ -94,16 +96,18 @@ func TestAKindIsLateByItsOwnLimitAndNotWhilePaused(t *testing.T) {
 	limit := func(d time.Duration) {
 		t.Helper()
 		require.NoError(t, sqlstore.SQLite().Announce(t.Context(), s.db.DB, outbox.Node{Owner: "api-1", Mode: "multi-node", MaxDueAges: []outbox.KindAge{{Kind: orderPlaced, MaxDueAge: d}}}, time.Hour))
+		s.page.Forget()
 	}
 	limit(24 * time.Hour)
 	require.Contains(t, s.get("/shop/"), `data-level="attention"`)
 	limit(5 * time.Second)
-	require.Regexp(t, `data-level="late">Late by [^:]+: <a href="events\?status=DUE">1 event of Order/OrderPlaced due for more than 5 s</a>`, s.get("/shop/"))
+	require.Regexp(t, `data-level="late" [^>]+><strong>Late by [^:]+:</strong> <ul><li><a href="events\?status=DUE">1 event of Order/OrderPlaced due for more than 5 s</a>`, s.get("/shop/"))
 	require.Contains(t, s.get("/shop/"), `<dd data-text="duepaused">0</dd>`)
 	require.NoError(t, s.outbox.Pause(t.Context(), outbox.Pause{Kind: orderPlaced}))
+	s.page.Forget()
 	paused := s.get("/shop/")
 	require.Contains(t, paused, `data-level="attention"`)
-	require.Contains(t, paused, `<a href="#paused">1 kind paused (1 event due)</a>`)
+	require.Contains(t, paused, `<a href="#paused">Order/OrderPlaced paused (1 event due)</a>`)
 	require.Contains(t, paused, `<dd data-text="duepaused">1</dd>`)
 }
 
@@ -398,7 +402,7 @@ func TestAGroupThatIsOnlyPartlyListedSaysSo(t *testing.T) {
 	require.NotContains(t, body, `rel="next"`)
 	confirmation, action := s.act(with(s.form(groups, "Replay the group rare"), "action", "replay"))
 	require.Contains(t, confirmation, "<strong>1 or more</strong>")
-	require.Contains(t, action, "replay done: 10 events", "beyond those that were counted")
+	require.Contains(t, action, "Replayed 10 dead letters", "beyond those that were counted")
 }
 
 func TestAPageShowsTheBeginningOfALargePayload(t *testing.T) {

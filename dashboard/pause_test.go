@@ -56,8 +56,12 @@ func TestAKindIsPausedFromItsGroupAndFromItsEvent(t *testing.T) {
 		s.act(with(s.form(s.get(path), text), "action", "pause"))
 		require.Equal(t, []outbox.EventKind{orderPlaced}, s.paused(), path)
 		waiting := s.get("/shop/event?id=waiting")
-		require.Contains(t, waiting, "its kind is paused since 20")
+		require.Contains(t, waiting, `its kind is paused since <time class="exact" datetime="20`)
 		require.NotContains(t, waiting, "Pause this kind")
+		const state = `>NEW, paused</span>`
+		require.Contains(t, waiting, state)
+		require.Equal(t, 1, strings.Count(s.get("/shop/events"), state))
+		require.NotContains(t, s.get("/shop/events"), "DEAD, paused")
 	}
 }
 
@@ -68,6 +72,15 @@ func TestAPauseHasAnEndAndAReason(t *testing.T) {
 	asked := s.send(http.MethodPost, "/shop/confirm", with(s.form(s.get("/shop/event?id=waiting"), "Pause this kind"), "action", "pause"))
 	form := s.form(asked.body, "Yes, pause")
 	require.Contains(t, asked.body, `name="for"`)
+	again := s.send(http.MethodPost, "/shop/act", with(form, "for", "2 hours", "reason", "<provider> down"))
+	require.Equal(t, http.StatusBadRequest, again.StatusCode)
+	require.Contains(t, again.body, "is not a duration from 1s")
+	require.Contains(t, again.body, `value="2 hours"`)
+	require.Contains(t, again.body, `value="&lt;provider&gt; down"`)
+	require.Empty(t, s.paused())
+	form = s.form(again.body, "Yes, pause")
+	form.Del("for")
+	form.Del("reason")
 	began := time.Now()
 	s.send(http.MethodPost, "/shop/act", with(form, "for", "90m", "reason", "<provider> down"))
 	list, err := s.outbox.Paused(t.Context())
@@ -83,6 +96,23 @@ func TestAPauseHasAnEndAndAReason(t *testing.T) {
 		require.Contains(t, page, "&lt;provider&gt; down", path)
 	}
 	require.Contains(t, s.get("/shop/steering"), "ada")
+	overview := s.get("/shop/")
+	require.Regexp(t, `Order / OrderPlaced, since <time [^>]+>[^<]+</time> by ada, until <time [^>]+>[^<]+</time> \(<time [^>]+>in 1 h (29|28) min</time>\): &lt;provider`, overview)
+	for _, path := range []string{"/shop/", "/shop/event?id=waiting"} {
+		resume := s.form(s.get(path), `aria-label="Resume Order / OrderPlaced"`)
+		require.Equal(t, "OrderPlaced", resume.Get("event_type"), path)
+		s.role = httptx.View
+		page := s.get(path)
+		require.NotContains(t, page, `value="resume"`, path)
+		require.Contains(t, page, `<a href="steering">Pauses</a>`, path)
+		s.role = everything
+	}
+	question, done := s.act(with(s.form(overview, "Resume Order"), "action", "resume"))
+	require.Contains(t, done, "Order / OrderPlaced resumed: events that waited are delivered again.")
+	require.Contains(t, question, "Resume Order / OrderPlaced?")
+	require.Contains(t, question, "Events that are due and wait for the end of the pause: <strong>")
+	require.Empty(t, s.paused())
+	require.NoError(t, s.outbox.Pause(t.Context(), list[0]))
 	require.Contains(t, s.get("/shop/event?id=waiting"), "by ada: ")
 }
 
@@ -93,7 +123,7 @@ func TestAnAutomaticPauseIsShown(t *testing.T) {
 	require.NoError(t, store.Pause(t.Context(), nil, outbox.Pause{Kind: orderPlaced, Since: time.Now(), Until: time.Now().Add(time.Hour), Reason: "503", By: "node-1", Automatic: true}))
 	s := memorySite(t, store, func(*dashboard.Config) {})
 	require.Contains(t, s.get("/shop/steering"), "a listener in node-1")
-	s.done(with(s.form(s.get("/shop/steering"), "Resume Order / OrderPlaced"), "action", "resume"))
+	s.act(with(s.form(s.get("/shop/steering"), "Resume Order / OrderPlaced"), "action", "resume"))
 	require.Empty(t, s.paused())
 }
 
@@ -168,7 +198,11 @@ func TestPausedKeysAreShownAndResumed(t *testing.T) {
 	up.Store(true)
 	resume := s.form(s.get("/shop/steering"), "Resume &lt;customer&gt; of Hook / Sent")
 	resume.Set("aggregate_id", "<customer>") // as a browser reads it
-	s.done(with(resume, "action", "resume"))
+	asked := s.send(http.MethodPost, "/shop/confirm", with(resume, "action", "resume"))
+	require.Contains(t, asked.body, "Resume &lt;customer&gt; of Hook / Sent?")
+	resume = s.form(asked.body, "Yes, resume")
+	resume.Set("aggregate_id", "<customer>")
+	s.done(resume)
 	list, err := s.outbox.Paused(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, list)

@@ -53,6 +53,8 @@ func problemOf(err error) *problem {
 		return &problem{http.StatusNotFound, "Not found", "There is no event with this id. It may have been purged."}
 	case errors.As(err, &field) && (field.Field == "EventQuery.After" || field.Field == "DeadQuery.After"):
 		return &problem{http.StatusBadRequest, "Not understood", (&inputError{"after", "is not the place of a page; start from the first page"}).Error()}
+	case errors.As(err, &field) && field.Field == "EventFilter.DeletionID":
+		return &problem{http.StatusBadRequest, "Not understood", (&inputError{"deletion", field.Problem}).Error()}
 	case errors.As(err, &field):
 		return &problem{http.StatusConflict, "Not possible", field.Error()}
 	case older(err):

@@ -3,11 +3,12 @@ package dashboard
 import (
 	"cmp"
 	"net/http"
+	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// steering shows the pauses, the forms for steering, and the latest actions.
+// steering shows the pauses, the forms for steering, the latest actions, and the replays of delivered events.
 func (p *page) steering() error {
 	if _, err := p.query(); err != nil {
 		return err
@@ -22,11 +23,15 @@ func (p *page) steering() error {
 	if err != nil {
 		return err
 	}
+	replays, err := p.outbox.Replays(ctx)
+	if err != nil {
+		return err
+	}
 	kinds, err := p.kinds(ctx)
 	if err != nil {
 		return err
 	}
-	return p.show(http.StatusOK, "Steering", p.steeringBody(paused, kinds)+sharesBody(shares))
+	return p.show(http.StatusOK, "Steering", p.steeringBody(paused, kinds)+p.replaysBody(replays)+sharesBody(shares))
 }
 
 func (p *page) steeringBody(paused []outbox.Pause, kinds []outbox.EventKind) markup {
@@ -50,8 +55,16 @@ func (p *page) pauseRow(pause outbox.Pause) markup {
 	kind := pauseText(pause)
 	return tags(`<tr><th scope="row" class="text">{}</th><td data-label="Since">{}</td><td data-label="Until">{}</td><td class="text" data-label="Reason">{}</td><td class="text" data-label="By">{}</td>
 {}</tr>`, kind, moment(pause.Since), endOf(pause), cmp.Or(pause.Reason, "–"), pausedBy(pause),
-		when(p.Operates(), `<td><form method="post" action="act">{}{}<button name="action" value="resume" aria-label="Resume {}">Resume</button></form></td>`,
-			p.token("act"), resumeFields(pause), kind))
+		when(p.Operates(), `<td>{}</td>`, p.resume(pause)))
+}
+
+// resume is a button that ends a pause; for a user who may not, a link to all pauses.
+func (p *page) resume(pause outbox.Pause) markup {
+	if !p.Operates() {
+		return `<a href="steering">Pauses</a>`
+	}
+	return tags(`<form method="post" action="confirm">{}{}<button name="action" value="resume" aria-label="Resume {}">Resume …</button></form>`,
+		p.token("confirm"), resumeFields(pause), pauseText(pause))
 }
 
 // pauseText names the kind that is paused, or the key.
@@ -71,9 +84,17 @@ func resumeFields(pause outbox.Pause) markup {
 // endOf is when a pause ends.
 func endOf(pause outbox.Pause) markup {
 	if pause.Until.IsZero() {
-		return "Resume"
+		return "somebody resumes it"
 	}
 	return moment(pause.Until)
+}
+
+// untilOf is when a pause ends, exactly and from now.
+func untilOf(until time.Time) markup {
+	if until.IsZero() {
+		return "somebody resumes it"
+	}
+	return both(until)
 }
 
 // pausedBy says who paused a kind.
@@ -81,7 +102,7 @@ func pausedBy(pause outbox.Pause) string {
 	if pause.Automatic {
 		return "a listener in " + pause.By
 	}
-	return cmp.Or(pause.By, "–")
+	return cmp.Or(pause.By, "an unnamed user")
 }
 
 func (p *page) pauseForm(kinds []outbox.EventKind) markup {
@@ -101,8 +122,9 @@ func (p *page) pauseForm(kinds []outbox.EventKind) markup {
 // nowForms are the changes that need no choice.
 func (p *page) nowForms() markup {
 	return tags(`<section aria-labelledby="now"><h2 id="now">Now</h2>
-<form method="post" action="confirm" class="buttons">{}<button name="action" value="purge">Purge old rows …</button></form>
 <form method="post" action="act" class="buttons">{}<button name="action" value="wake">Wake the poller</button></form>
-<p class="help">A poller that is awake reads the table at once. That helps after rows were changed by hand.</p>
-</section>`, p.token("confirm"), p.token("act"))
+<p class="help">A poller that is awake reads the table at once. That helps after rows were changed by hand. Events that wait for a later time or a retry wait on.</p>
+<form method="post" action="confirm" class="buttons">{}<button name="action" value="purge" class="danger">Purge old rows …</button></form>
+<p class="help">Deletes events that ended longer ago than the retention, dead letters too.</p>
+</section>`, p.token("act"), p.token("confirm"))
 }

@@ -2,17 +2,21 @@ package dashboard
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
 // moment writes how long ago a time was, or how far ahead, with the exact time for a pointer that
-// rests on it. The script puts the time of the browser's zone first.
+// rests on it. The script puts the time of the browser's zone first, and keeps the age true.
 func moment(t time.Time) markup {
 	if t.IsZero() {
 		return "–"
 	}
 	return tags(`<time class="age" datetime="{}" title="{} UTC">{}</time>`, machine(t), utc(t), ago(t, time.Now()))
 }
+
+// both writes an exact time, and how long ago or ahead it is.
+func both(t time.Time) markup { return tags(`{} ({})`, instant(t), moment(t)) }
 
 // instant writes an exact time. The script writes the time of the browser's zone instead, and keeps the
 // text for a pointer that rests on it.
@@ -25,10 +29,30 @@ func instant(t time.Time) markup {
 
 // clock writes the time of a day in UTC. The script writes it in the browser's zone.
 func clock(t time.Time) markup {
-	return tags(`<time class="clock" datetime="{}">{}</time>`, machine(t), t.UTC().Format("15:04:05"))
+	return tags(`<time class="clock" datetime="{}" title="{} UTC">{}</time>`, machine(t), utc(t), t.UTC().Format("15:04:05"))
 }
 
-// ago writes how long before now a time was, or how long after, with one unit.
+// prose writes a text, and the exact times in the text as [instant] writes them.
+func prose(text string) markup {
+	const layout = "2006-01-02 15:04:05 UTC"
+	var written markup
+	for {
+		end := strings.Index(text, " UTC")
+		if end < 0 {
+			return written + tags(`{}`, text)
+		}
+		end += len(" UTC")
+		begin := max(end-len(layout), 0)
+		if t, err := time.Parse(layout, text[begin:end]); err == nil {
+			written += tags(`{}<time class="exact" datetime="{}">{}</time>`, text[:begin], machine(t), text[begin:end])
+		} else {
+			written += tags(`{}`, text[:end])
+		}
+		text = text[end:]
+	}
+}
+
+// ago writes how long before now a time was, or how long after.
 func ago(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
@@ -42,7 +66,7 @@ func ago(t, now time.Time) string {
 	}
 }
 
-// age writes a duration of a second or more with one unit, rounded down.
+// age writes a duration of a second or more, rounded down; from an hour on with two units.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -50,9 +74,9 @@ func age(d time.Duration) string {
 	case d < time.Hour:
 		return fmt.Sprintf("%d min", int(d.Minutes()))
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 	default:
-		return fmt.Sprintf("%d days", int(d.Hours()/24))
+		return fmt.Sprintf("%d days %d h", int(d.Hours())/24, int(d.Hours())%24)
 	}
 }
 

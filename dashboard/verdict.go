@@ -14,6 +14,8 @@ type shownVerdict struct {
 type shownReason struct {
 	Text string  `json:"text"`
 	Link address `json:"link"`
+	// At is the time in Text, for a pointer that rests on it; empty: Text has no time.
+	At string `json:"at,omitempty"`
 }
 
 // subjects are where the page shows what a reason is about.
@@ -24,18 +26,22 @@ var subjects = map[verdict.Subject]address{
 func showVerdict(v verdict.Verdict) *shownVerdict {
 	shown := &shownVerdict{Level: v.Level, Summary: v.Summary, Head: v.Head}
 	for _, r := range v.Reasons {
-		shown.Reasons = append(shown.Reasons, shownReason{r.Text, subjects[r.Subject]})
+		reason := shownReason{Text: r.Text, Link: subjects[r.Subject]}
+		if r.EventID != "" {
+			reason.Link = link("event", "id", r.EventID)
+		}
+		if !r.At.IsZero() {
+			reason.At = machine(r.At)
+		}
+		shown.Reasons = append(shown.Reasons, reason)
 	}
 	return shown
 }
 
-// line writes the verdict. The script writes it again when it changes.
-func (v *shownVerdict) line() markup {
-	first := true
-	reasons := each(v.Reasons, func(r shownReason) markup {
-		comma := when(!first, `, `)
-		first = false
-		return tags(`{}<a href="{}">{}</a>`, comma, r.Link, r.Text)
-	})
-	return tags(`<p id="verdict" class="verdict" data-level="{}">{}: {}.</p>`, string(v.Level), v.Head, reasons)
+// lines write the verdict, a line for each reason. The script writes them again when the verdict changes.
+func (v *shownVerdict) lines() markup {
+	return tags(`<div id="verdict" class="verdict" data-level="{}" data-summary="{}"><strong>{}:</strong> <ul>{}</ul></div>`,
+		string(v.Level), v.Summary, v.Head, each(v.Reasons, func(r shownReason) markup {
+			return tags(`<li><a href="{}"{}>{}</a></li>`, r.Link, when(r.At != "", ` data-at="{}"`, r.At), r.Text)
+		}))
 }

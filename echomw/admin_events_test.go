@@ -52,7 +52,7 @@ func TestAdminListsEventsNodesAndGroups(t *testing.T) {
 		}
 		a.tree(a.send("GET", "/admin/events/none"), 404)
 		lostKind := outbox.EventKind{AggregateType: "Order", EventType: "Lost"}
-		for _, n := range []outbox.Node{{Owner: "api", Kinds: []outbox.EventKind{}, Unheard: []outbox.EventKind{lostKind}}, {Owner: "old"}} {
+		for _, n := range []outbox.Node{{Owner: "api", Kinds: []outbox.EventKind{}, Unheard: []outbox.EventKind{lostKind}}, {Owner: "old", Log: &outbox.LogLag{Behind: 1, Kept: 2, Left: -1}}} {
 			require.NoError(t, stores[db.Kind]().Announce(t.Context(), db.DB, n, time.Hour))
 		}
 		nodes := map[string]map[string]any{}
@@ -63,6 +63,8 @@ func TestAdminListsEventsNodesAndGroups(t *testing.T) {
 		require.Equal(t, []any{}, nodes["api"]["kinds"], "the node has no listener")
 		require.Equal(t, []any{map[string]any{"event_type": "Lost", "aggregate_type": "Order"}}, nodes["api"]["unheard"])
 		require.NotContains(t, nodes["old"], "kinds", "not known")
+		require.Equal(t, map[string]any{"behind_bytes": 1.0, "kept_bytes": 2.0, "left_bytes": -1.0}, nodes["old"]["log"])
+		require.NotContains(t, nodes["api"], "log")
 
 		groups := a.tree(a.send("GET", "/admin/dead-letters/groups"), 200)["groups"].([]any)
 		require.Len(t, groups, 2)
@@ -70,7 +72,9 @@ func TestAdminListsEventsNodesAndGroups(t *testing.T) {
 		require.Equal(t, "Placed", largest["event_type"])
 		require.Equal(t, 2.0, largest["count"])
 		require.Equal(t, []string{"1", "3"}, a.ids("?group="+largest["group"].(string)))
-		require.Equal(t, map[string]any{"deleted": 2.0}, a.tree(a.send("DELETE", "/admin/dead-letters?group="+largest["group"].(string)), 200))
+		deleted := a.tree(a.send("DELETE", "/admin/dead-letters?group="+largest["group"].(string)), 200)
+		require.Equal(t, 2.0, deleted["deleted"])
+		require.Len(t, deleted["deletion_id"], 26)
 		require.Equal(t, []string{"2"}, a.ids(""))
 		require.Equal(t, []string{"2"}, a.ids("?aggregate_id=o-2&tenant_id=acme"))
 		require.Empty(t, a.ids("?tenant_id=globex"))

@@ -146,8 +146,8 @@ func TestAdminOnEveryDatabase(t *testing.T) {
 
 		require.Equal(t, map[string]any{"replayed": 1.0}, a.tree(a.post("/admin/dead-letters/1/replay"), 200))
 		require.Equal(t, []string{"2", "3"}, a.ids(""))
-		got := a.send("DELETE", "/admin/dead-letters/2")
-		a.wantAnswer(got, 204, "")
+		got := a.send("DELETE", "/admin/dead-letters/2?final=true")
+		a.wantAnswer(got, 200, `{"deleted":1}`)
 		require.Equal(t, []string{"3"}, a.ids(""))
 		require.Equal(t, map[string]any{"replayed": 0.0}, a.tree(a.post("/admin/dead-letters/replay?event_type=Shipped"), 200))
 		require.Equal(t, map[string]any{"replayed": 1.0}, a.tree(a.post("/admin/dead-letters/replay?event_type=Placed"), 200))

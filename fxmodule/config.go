@@ -51,6 +51,9 @@ type Config struct {
 	// UniqueKeys lets events have an [outbox.Envelope].UniqueKey; see [sqlstore.WithUniqueIndex]. The
 	// table needs a column and an index for the key, which CreateSchema adds. Defaults to false.
 	UniqueKeys bool `yaml:"unique-keys" mapstructure:"unique-keys"`
+	// Version is the version of the program, which the process reports to operators. Defaults to the
+	// version in the build information of the program; see [outbox.Config].Version.
+	Version string `yaml:"program-version" mapstructure:"program-version"`
 
 	Dispatch DispatchConfig `yaml:"dispatcher" mapstructure:"dispatcher"`
 	Retry    RetryConfig    `yaml:"retry" mapstructure:"retry"`

@@ -77,7 +77,7 @@ var ownNames = strings.NewReplacer(
 	"Config.Mode.ListenerTimeout", "Dispatch.ListenerTimeout",
 	"Config.Mode.OnUnroutable", "Dispatch.OnUnroutable",
 	"Config.Mode.", "", "Config.Purge.", "Purge.",
-	"sqlstore.WithTable", "Table",
+	"sqlstore.WithTable", "Table", "Config.Version", "Version",
 )
 
 // ownName is the name of the field of a Config for the name of a field in an [outbox.FieldError].

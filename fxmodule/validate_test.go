@@ -46,6 +46,8 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 		{Config{Claim: ClaimConfig{Enabled: &no}}, ""},
 		{Config{Mode: MultiNode, Claim: ClaimConfig{Enabled: &no}}, "claim-locking.enabled is false, but the mode multi-node needs leases"},
 		{Config{Mode: MultiNode, Claim: ClaimConfig{Enabled: &yes}}, ""},
+		{Config{Mode: WriterOnly, Version: "v1.2.3"}, ""},
+		{Config{Version: "v1\nv2"}, "program-version holds the control character U+000A"},
 	} {
 		err := tc.cfg.Validate()
 		if tc.want == "" {
@@ -121,7 +123,7 @@ func TestAValueOutOfRangeIsAnErrorOfItsKey(t *testing.T) {
 		fields++
 		return true
 	})
-	require.Equal(t, 24, fields, "all fields but true-or-false fields and the prefix")
+	require.Equal(t, 25, fields, "all fields but true-or-false fields and the prefix")
 }
 
 func TestTheErrorsOfKindsHaveTheKeysOfTheirElements(t *testing.T) {

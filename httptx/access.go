@@ -48,7 +48,7 @@ type Access struct {
 type AuditEntry struct {
 	// User is the name that [Access].Authorize returned.
 	User string
-	// Action is replay, delete, pause, resume, purge or wake.
+	// Action is replay, delete, restore, pause, resume, start-replay, stop-replay, continue-replay, purge or wake.
 	Action string
 	// Outbox is the name that package dashboard knows the outbox by. [Admin] leaves Outbox empty.
 	Outbox string

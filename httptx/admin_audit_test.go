@@ -48,7 +48,7 @@ func TestAChangeThatIsNotRecordedIsAnsweredAsDone(t *testing.T) {
 	const warning = `"warning":"the change is done, but it is not recorded in the audit log; the log of this service has the reason"}`
 	for _, test := range []struct{ request, want, count string }{
 		{"POST /dead-letters/a/replay", `{"replayed":1,` + warning, "count=1"},
-		{"DELETE /dead-letters/b", `{"deleted":1,` + warning, "count=1"},
+		{"DELETE /dead-letters/b?final=true", `{"deleted":1,` + warning, "count=1"},
 		{"POST /dead-letters/replay?event_type=T", `{"replayed":2,` + warning, "count=2"},
 		{"POST /pause?event_type=T", "{" + warning, "count=0"},
 		{"POST /resume?event_type=T", "{" + warning, "count=0"},

@@ -55,11 +55,11 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 
 func TestAPayloadOfBytesIsBase64(t *testing.T) {
 	t.Parallel()
-	letter := outbox.Envelope{EventID: "b-1", EventType: "T", AggregateType: outbox.Global, Payload: outbox.Bytes("a/b", []byte{0, 0xff})}
+	letter := outbox.Envelope{EventID: "b-1", EventType: "T", AggregateType: outbox.Global, Payload: outbox.Bytes("a/b", []byte{0, 0xff}).WithVersion(3)}
 	admin, _ := adminOf(t, testdb.Open(t, testdb.Main()[2]), letter)
 	for _, path := range []string{"/dead-letters/b-1", "/events/b-1"} {
 		body := get(t, admin, path).Body.String()
-		require.Contains(t, body, `"content_type":"a/b","payload_base64":"AP8="`, path)
+		require.Contains(t, body, `"payload_version":3,"content_type":"a/b","payload_base64":"AP8="`, path)
 		require.NotContains(t, body, `"payload":`, path)
 		require.NotContains(t, body, outbox.HeaderContentType, path)
 	}

@@ -57,6 +57,12 @@ type replayed struct {
 
 type deleted struct {
 	Deleted int `json:"deleted"`
+	// DeletionID is left out if the deletion cannot be undone.
+	DeletionID string `json:"deletion_id,omitempty"`
+}
+
+type restored struct {
+	Restored int `json:"restored"`
 }
 
 // deadLetter is a dead letter in a listing, without headers and payload.

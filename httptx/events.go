@@ -11,7 +11,7 @@ import (
 )
 
 // eventParameters select events, and a page of them.
-var eventParameters = []string{"id_prefix", "status", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "error_text", "since", "until", "limit", "after"}
+var eventParameters = []string{"id_prefix", "status", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "error_text", "deletion_id", "since", "until", "limit", "after"}
 
 // event is an [outbox.EventRow] in JSON.
 type event struct {
@@ -30,6 +30,9 @@ type event struct {
 	LeasedAt      *time.Time           `json:"leased_at,omitempty"`
 	Listener      string               `json:"listener,omitempty"`
 	OriginalID    string               `json:"original_id,omitempty"`
+	// DeletionID and DiedAt are of a deleted dead letter.
+	DeletionID string     `json:"deletion_id,omitempty"`
+	DiedAt     *time.Time `json:"died_at,omitempty"`
 	// Waits says why a NEW or RETRY event is not delivered yet. A listing does not have it.
 	Waits string `json:"waits_because,omitempty"`
 
@@ -45,10 +48,10 @@ type eventListing struct {
 
 func eventOf(row *outbox.EventRow) event {
 	e := event{
-		EventID: row.EventID, Status: row.Status.String(), EventType: row.EventType, AggregateType: row.AggregateType,
+		EventID: row.EventID, Status: row.State(), EventType: row.EventType, AggregateType: row.AggregateType,
 		AggregateID: row.AggregateID, TenantID: row.TenantID, OccurredAt: row.OccurredAt.UTC(), AvailableAt: row.AvailableAt.UTC(),
 		EndedAt: given(row.EndedAt), Attempts: row.Attempts, LastError: row.LastError,
-		Lease: row.Lease, LeasedAt: given(row.LeasedAt), Listener: row.Listener,
+		Lease: row.Lease, LeasedAt: given(row.LeasedAt), Listener: row.Listener, DeletionID: row.DeletionID, DiedAt: given(row.DiedAt),
 	}
 	if row.Listener != "" {
 		e.OriginalID = row.OriginalID
@@ -88,6 +91,7 @@ func (p parameters) events() (query outbox.EventQuery, err error) {
 	query.EventType, query.AggregateType = outbox.EventType(p["event_type"]), outbox.AggregateType(p["aggregate_type"])
 	query.AggregateID, query.TenantID, query.After = p["aggregate_id"], p["tenant_id"], p["after"]
 	query.IDPrefix, query.ErrorText = p["id_prefix"], p["error_text"]
+	query.DeletionID = p["deletion_id"]
 	if text, given := p["status"]; given && !operjson.Choose(&query.EventFilter, strings.Split(text, ","), time.Now()) {
 		return query, &parameterError{"status", fmt.Sprintf("is %.40q; it must be NEW, RETRY, DONE, DEAD or WAITING, or several with commas, or one of DUE, DELAYED and LEASED", text)}
 	}

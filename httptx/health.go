@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/jsontext"
+	"github.com/outboxkit/outbox-go/internal/shared"
 	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -91,7 +92,13 @@ func (config HealthConfig) ToHandler() (http.Handler, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	return http.HandlerFunc(config.serve), nil
+	return http.HandlerFunc((&checker{HealthConfig: config}).serve), nil
+}
+
+// checker is the handler. Checks that come at once share one read.
+type checker struct {
+	HealthConfig
+	stats, verbose shared.Value[verdict.Facts]
 }
 
 // health is the answer.
@@ -122,7 +129,7 @@ type backlogCheck struct {
 	Dead      int64   `json:"dead"`
 }
 
-func (config *HealthConfig) serve(w http.ResponseWriter, r *http.Request) {
+func (config *checker) serve(w http.ResponseWriter, r *http.Request) {
 	if err := leave(r.Context()); err != nil { // the check needs a separate connection
 		return
 	}
@@ -133,7 +140,7 @@ func (config *HealthConfig) serve(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, r, status, answer)
 }
 
-func (config *HealthConfig) check(ctx context.Context, verbose bool) health {
+func (config *checker) check(ctx context.Context, verbose bool) health {
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
 	facts, err := config.facts(ctx, verbose)
@@ -158,12 +165,16 @@ func (config *HealthConfig) check(ctx context.Context, verbose bool) health {
 }
 
 // facts reads what the answer is about.
-func (config *HealthConfig) facts(ctx context.Context, verbose bool) (verdict.Facts, error) {
+func (config *checker) facts(ctx context.Context, verbose bool) (verdict.Facts, error) {
 	if verbose {
-		return verdict.Read(ctx, config.Outbox, config.MaxDueAge)
+		return config.verbose.Get(ctx, 0, func(ctx context.Context) (verdict.Facts, error) {
+			return verdict.Read(ctx, config.Outbox, config.MaxDueAge)
+		})
 	}
-	stats, err := config.Outbox.Stats(ctx)
-	return verdict.Facts{Stats: stats}, err
+	return config.stats.Get(ctx, 0, func(ctx context.Context) (verdict.Facts, error) {
+		stats, err := config.Outbox.Stats(ctx)
+		return verdict.Facts{Stats: stats}, err
+	})
 }
 
 // maxPretty is the longest answer that is indented, in bytes. Indentation would make a deeply

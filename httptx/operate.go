@@ -11,6 +11,7 @@ import (
 type node struct {
 	Owner       string     `json:"owner"`
 	Mode        string     `json:"mode,omitempty"`
+	Version     string     `json:"version,omitempty"`
 	Problem     string     `json:"problem,omitempty"`
 	Live        bool       `json:"live"`
 	Holds       bool       `json:"holds"`
@@ -24,6 +25,8 @@ type node struct {
 	// Kinds have a listener in the node; left out: not known.
 	Kinds   []operjson.Kind `json:"kinds,omitzero"`
 	Unheard []operjson.Kind `json:"unheard,omitempty"`
+	// Log is of a node that publishes the rows from the database's log; left out: the node does not.
+	Log *operjson.LogLag `json:"log,omitempty"`
 }
 
 type nodes struct {
@@ -36,9 +39,9 @@ func (a *admin) nodes(c *call, _ parameters) (any, error) {
 	for i := range list {
 		n := &list[i]
 		answer.Nodes[i] = node{
-			Owner: n.Owner, Mode: n.Mode, Problem: n.Problem, Live: n.Live, Holds: n.Holds, Started: given(n.Started), LastPoll: given(n.LastPoll),
+			Owner: n.Owner, Mode: n.Mode, Version: n.Version, Problem: n.Problem, Live: n.Live, Holds: n.Holds, Started: given(n.Started), LastPoll: given(n.LastPoll),
 			SeenAt: given(n.SeenAt), HotDepth: n.HotDepth, ColdDepth: n.ColdDepth, Leases: n.Leases, OldestLease: given(n.OldestLease),
-			Kinds: operjson.Kinds(n.Kinds), Unheard: operjson.Kinds(n.Unheard),
+			Kinds: operjson.Kinds(n.Kinds), Unheard: operjson.Kinds(n.Unheard), Log: operjson.LogLagOf(n.Log),
 		}
 	}
 	return answer, err
@@ -96,7 +99,7 @@ func (a *admin) groups(c *call, p parameters) (any, error) {
 func (a *admin) purge(c *call, _ parameters) (_ any, err error) {
 	c.target = "old rows"
 	c.count, err = a.outbox.Purge(c.Context())
-	return deleted{c.count}, err
+	return deleted{Deleted: c.count}, err
 }
 
 func (a *admin) wake(c *call, _ parameters) (any, error) {

@@ -29,6 +29,7 @@ func keyCases() []keyCase {
 		{"table-name", "app.events", "", func(c *outboxfx.Config) { c.Table = "app.events" }},
 		{"create-schema", "true", "", func(c *outboxfx.Config) { c.CreateSchema = true }},
 		{"unique-keys", "true", "", func(c *outboxfx.Config) { c.UniqueKeys = true }},
+		{"program-version", "v1.2.3", "", func(c *outboxfx.Config) { c.Version = "v1.2.3" }},
 		{"dispatcher.worker-count", "8", "", func(c *outboxfx.Config) { c.Dispatch.Workers = 8 }},
 		{"dispatcher.poller-only", "true", "", func(c *outboxfx.Config) { c.Dispatch.PollerOnly = true }},
 		{"dispatcher.hot-queue-capacity", "9", "", func(c *outboxfx.Config) { c.Dispatch.HotCapacity = 9 }},

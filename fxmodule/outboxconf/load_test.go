@@ -193,6 +193,7 @@ func TestAValueOutOfRangeIsReportedWithItsKeyAndItsLine(t *testing.T) {
 	problems := map[string][2]string{ // by key: a value, and what is wrong with it
 		"mode":                           {"multi", ` is "multi"; it must be one of single-node, multi-node, ordered-by-key, ordered, writer-only`},
 		"table-name":                     {"a-b", ` is given "a-b" (3 bytes); a table name is letters, digits and underscores, at most 63 of them, not starting with a digit, optionally schema.table`},
+		"program-version":                {strings.Repeat("1", 129), " is 129 characters long; the limit is 128"},
 		"dispatcher.worker-count":        {"10001", " is 10001; the limit is 10000"},
 		"dispatcher.hot-queue-capacity":  {"1000001", " is 1000001; the limit is 1000000"},
 		"dispatcher.cold-queue-capacity": {"1000001", " is 1000001; the limit is 1000000"},
