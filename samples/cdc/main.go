@@ -2,42 +2,40 @@
 // writes (outbox.WriterOnly), and this program follows the database's log. The publisher of the
 // sample prints; use a publisher of a module below relay/ instead.
 //
-//	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -create-slot # once
+//	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -aggregate Order -event OrderPlaced -setup # once
 //	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -aggregate Order -event OrderPlaced
+//	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -lag
 //
 // The server needs wal_level=logical. docs/how-to/change-data-capture.md has more.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
-	"time"
+	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/relay"
+	"github.com/outboxkit/outbox-go/relay/cdc"
 )
 
 func main() {
-	dsn := flag.String("dsn", "", "address of the database")
-	table := flag.String("table", "outbox_event", "the outbox's table")
-	slot := flag.String("slot", "outbox_cdc", "name of the slot and the publication")
+	var source cdc.Postgres
+	flag.StringVar(&source.DSN, "dsn", "", "address of the database")
+	flag.StringVar(&source.Slot, "slot", cdc.DefaultSlot, "name of the slot and the publication")
+	tables := flag.String("tables", cdc.DefaultTable, "the outboxes' tables, with commas between")
 	aggregate := flag.String("aggregate", string(outbox.Global), "aggregate type of the events")
-	event := flag.String("event", "", "their event type")
-	create := flag.Bool("create-slot", false, "create the slot and the publication, and end")
+	event := flag.String("event", "event", "their event type")
+	setup := flag.Bool("setup", false, "make the publication and the slot, publish the pending events, and end")
+	lag := flag.Bool("lag", false, "print how far the reader is behind, and end")
 	flag.Parse()
+	source.Tables = strings.Split(*tables, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	reader := &Reader{DSN: *dsn, Table: *table, Slot: *slot}
-	var err error
-	if *create {
-		err = reader.CreateSlot(ctx)
-	} else {
-		err = read(ctx, reader, outbox.EventKind{AggregateType: outbox.AggregateType(*aggregate), EventType: outbox.EventType(*event)})
-	}
+	err := run(ctx, source, outbox.EventKind{AggregateType: outbox.AggregateType(*aggregate), EventType: outbox.EventType(*event)}, *setup, *lag)
 	stop()
 	if err != nil {
 		slog.Error("the program ends", "error", err)
@@ -45,8 +43,7 @@ func main() {
 	}
 }
 
-// read prints the events of a kind until ctx ends.
-func read(ctx context.Context, reader *Reader, kind outbox.EventKind) error {
+func run(ctx context.Context, source cdc.Postgres, kind outbox.EventKind, setup, lag bool) error {
 	r, err := relay.New(relay.Config{
 		Publisher: printer{}, Source: "/shop",
 		Routes: []relay.Route{relay.To("events", kind)},
@@ -54,26 +51,19 @@ func read(ctx context.Context, reader *Reader, kind outbox.EventKind) error {
 	if err != nil {
 		return err
 	}
-	reader.Publish = r.Publish
-	return follow(ctx, reader)
-}
-
-// follow runs the reader, and runs it again a second after it failed. follow returns when ctx ends,
-// or without a slot.
-func follow(ctx context.Context, r *Reader) error {
-	for {
-		err := r.Run(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, ErrNoSlot):
-			return err
-		}
-		slog.Error("reading the log failed; it begins again at the confirmed position", "error", err)
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
+	reader, err := cdc.New(cdc.Config{Source: source, Publish: r.Publish})
+	if err != nil {
+		return err
+	}
+	switch {
+	case setup:
+		return reader.Setup(ctx)
+	case lag:
+		l, err := reader.Lag(ctx)
+		fmt.Printf("%+v\n", l)
+		return err
+	default:
+		return reader.Run(ctx)
 	}
 }
 
