@@ -18,7 +18,7 @@ func (a *app) audit() *cobra.Command {
 	var after, since string
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Lists the changes that operators made, the newest first", Args: takesNothing,
-		Long: "Lists the changes that operators made, the newest first: pauses, replays, deletions and purges.\nA purge deletes entries that are older than 90 days, and all but the newest 10,000. To keep them, print them\nto a file from time to time: outbox audit --since 24h --limit 10000 --json",
+		Long: "Lists the changes that operators made, the newest first: pauses, replays, deletions, restorations and purges.\nA purge deletes entries that are older than 90 days, and all but the newest 10,000. To keep them, print them\nto a file from time to time: outbox audit --since 24h --limit 10000 --json",
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
 			if err := checkCount("--limit", limit, outbox.AuditLimit); err != nil {
 				return err
@@ -32,10 +32,10 @@ func (a *app) audit() *cobra.Command {
 				return err
 			}
 			return a.print(operjson.AuditOf(page), func(t *table) {
-				t.row("AT", "BY", "FROM", "ACTION", "COUNT", "INCOMPLETE", "TARGET", "REASON")
+				t.row("AT", "BY", "FROM", "ACTION", "COUNT", "INCOMPLETE", "TARGET", "REASON", "DELETION")
 				for i := range page.Rows {
 					e := &page.Rows[i]
-					t.row(e.At, e.Name, e.From, e.Action, e.Count, e.Incomplete, short(e.Target), e.Reason)
+					t.row(e.At, e.Name, e.From, e.Action, e.Count, e.Incomplete, short(e.Target), e.Reason, e.DeletionID)
 				}
 				if page.Next != "" {
 					t.row("there is more: --after " + page.Next)

@@ -18,6 +18,7 @@ type bulk struct {
 	rest       string // the state of the events that were not reached
 	batch      int    // how many events are changed at once
 	atLeast    bool   // the number of matching events is a lower bound
+	deletionID string // with which the change can be undone; empty: it cannot
 
 	dryRun, yes bool
 }
@@ -37,6 +38,9 @@ func (b *bulk) result(done int, matching int64, interrupted bool, doubt int) map
 	}
 	if b.dryRun {
 		answer["dry_run"] = true
+	}
+	if b.deletionID != "" && done+doubt > 0 {
+		answer["deletion_id"] = b.deletionID
 	}
 	if interrupted {
 		answer["interrupted"] = true
@@ -76,7 +80,11 @@ func (a *app) do(ctx context.Context, b *bulk, matching int64, change func(ctx c
 	if interrupted && w.inDoubt(err) {
 		doubt = b.batch
 	}
-	if err != nil && !interrupted {
+	failed := err != nil && !interrupted
+	if b.deletionID != "" && (done+doubt > 0 || failed) && (err != nil || !a.json) {
+		defer func() { _, _ = fmt.Fprintf(a.errOut, "To undo the deletion: outbox dead restore %s\n", b.deletionID) }()
+	}
+	if failed {
 		return fmt.Errorf("after it %s %d of %s %s: %w", b.past, done, b.count(matching), b.what, err)
 	}
 	if err := a.print(b.result(done, matching, interrupted, doubt), func(t *table) {
@@ -128,20 +136,66 @@ get all their attempts again. A process that delivers finds them when it polls.
 
 Letters that die again in the meantime are not replayed a second time.`,
 		bulk{verb: "replay", past: "replayed", what: "dead letters", rest: "the others are still dead"},
-		(*outbox.DeadLetters).Replay, (*outbox.DeadLetters).ReplayAll)
+		(*outbox.DeadLetters).Replay,
+		func(ctx context.Context, dead *outbox.DeadLetters, f outbox.DeadFilter, batch int, opts ...outbox.BulkOption) (outbox.Deletion, error) {
+			n, err := dead.ReplayAll(ctx, f, batch, opts...)
+			return outbox.Deletion{Count: n}, err
+		})
 }
 
 func (a *app) deadDelete() *cobra.Command {
-	return a.deadBulk("delete", "Deletes dead letters",
-		`Deletes dead letters: those whose ids are given, or all that the flags choose. They are
-gone for good.`,
-		bulk{verb: "delete", past: "deleted", what: "dead letters", rest: "the others are still there"},
-		(*outbox.DeadLetters).Delete, (*outbox.DeadLetters).DeleteAll)
+	var final bool
+	cmd := a.deadBulk("delete", "Deletes dead letters",
+		`Deletes dead letters: those whose ids are given, or all that the flags choose. The command
+prints how to undo the deletion: outbox dead restore. The letters can be restored until a
+purge deletes their rows.
+
+With --final the rows are deleted at once, and nothing brings them back: for data that must
+be gone, or for space.`,
+		bulk{verb: "delete", past: "deleted", what: "dead letters", rest: "the others are still there"}, nil,
+		func(ctx context.Context, dead *outbox.DeadLetters, f outbox.DeadFilter, batch int, opts ...outbox.BulkOption) (outbox.Deletion, error) {
+			if final {
+				opts = append(opts, outbox.Final())
+			}
+			return dead.DeleteAll(ctx, f, batch, opts...)
+		})
+	cmd.Flags().BoolVar(&final, "final", false, "delete the rows, so that the deletion cannot be undone")
+	return cmd
 }
 
+func (a *app) deadRestore() *cobra.Command {
+	b := bulk{verb: "restore", past: "restored", what: "dead letters", rest: "the others are still deleted"}
+	cmd := &cobra.Command{
+		Use: "restore DELETION_ID", Short: "Undoes a deletion of dead letters", Args: takes(1, 1, "one id of a deletion"),
+		Long: `Makes the events dead letters again that a deletion deleted, with the time of death, the
+error and the attempts that they had. outbox dead delete prints the id of the deletion, and
+outbox audit lists it.
+
+Events that a purge has deleted cannot be restored.`,
+		Example: "  outbox dead restore 01KQ9ZJ6ZK8X4T8N3S0P9V7R2C --dry-run",
+		RunE: a.changes(func(ctx context.Context, c *client, args []string) error {
+			matching, err := c.ob.DeadLetters().Restorable(ctx, args[0], 0)
+			if err != nil {
+				return err
+			}
+			if matching == 0 {
+				return missing("no dead letter of this deletion can be restored: they are restored already, a purge deleted them, or there was no such deletion")
+			}
+			b.atLeast, b.batch = matching == outbox.StatsLimit, 500
+			return a.do(ctx, &b, matching, func(ctx context.Context, progress func(int)) (int, error) {
+				return c.ob.DeadLetters().Restore(ctx, args[0], outbox.OnProgress(progress))
+			})
+		}),
+	}
+	b.register(cmd)
+	return cmd
+}
+
+// deadBulk is a command that changes dead letters. Without one, letters whose ids are given are changed by
+// all.
 func (a *app) deadBulk(use, short, long string, b bulk,
 	one func(*outbox.DeadLetters, context.Context, string) error,
-	all func(*outbox.DeadLetters, context.Context, outbox.DeadFilter, int, ...outbox.BulkOption) (int, error),
+	all func(context.Context, *outbox.DeadLetters, outbox.DeadFilter, int, ...outbox.BulkOption) (outbox.Deletion, error),
 ) *cobra.Command {
 	var f filter
 	var group string
@@ -167,13 +221,19 @@ func (a *app) deadBulk(use, short, long string, b bulk,
 				return err
 			}
 			b.batch = 1
-			if len(ids) > 0 {
+			if len(ids) > 0 && one != nil {
 				return a.named(ctx, &b, c.ob.DeadLetters(), ids, matching, one)
 			}
 			b.batch = batch
-			return a.do(ctx, &b, matching, func(ctx context.Context, progress func(int)) (int, error) {
-				return all(c.ob.DeadLetters(), ctx, chosen, batch, outbox.OnProgress(progress))
+			err = a.do(ctx, &b, matching, func(ctx context.Context, progress func(int)) (int, error) {
+				d, err := all(ctx, c.ob.DeadLetters(), chosen, batch, outbox.OnProgress(progress))
+				b.deletionID = d.ID
+				return d.Count, err
 			})
+			if err == nil && len(ids) > int(matching) {
+				err = notLetters(len(ids)-int(matching), len(ids))
+			}
+			return err
 		}),
 	}
 	f.register(cmd, "only those that died")
@@ -238,7 +298,11 @@ func (a *app) named(ctx context.Context, b *bulk, dead *outbox.DeadLetters, ids 
 		absent = len(ids) - int(matching)
 	}
 	if err == nil && absent > 0 {
-		err = missing(fmt.Sprintf("%d of the %d event ids are not those of dead letters", absent, len(ids)))
+		err = notLetters(absent, len(ids))
 	}
 	return err
+}
+
+func notLetters(absent, of int) error {
+	return missing(fmt.Sprintf("%d of the %d event ids are not those of dead letters", absent, of))
 }

@@ -91,7 +91,7 @@ func (c *client) connect(ctx context.Context, table string) (err error) {
 	if err != nil {
 		return err
 	}
-	indexes, err := catalog.Indexes(ctx, c.db, c.store.Dialect(), name)
+	indexes, err := catalog.Names(ctx, c.db, c.store.Dialect(), name)
 	if err != nil {
 		return fmt.Errorf("reading the indexes of the table: %w", err)
 	}

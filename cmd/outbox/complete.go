@@ -39,6 +39,8 @@ func (a *app) completeFlags(root *cobra.Command) {
 			cmd.ValidArgsFunction = a.proposes(eventTypes)
 		case "resume":
 			cmd.ValidArgsFunction = a.proposes(pausedTypes)
+		case "stop", "continue":
+			cmd.ValidArgsFunction = a.proposes(replayNames)
 		default:
 			if cmd.ValidArgsFunction == nil {
 				cmd.ValidArgsFunction = cobra.NoFileCompletions

@@ -15,8 +15,8 @@ import (
 const maxDeadLimit = 1000
 
 func (a *app) dead() *cobra.Command {
-	return groupOf("dead", "Lists, replays and deletes dead letters",
-		a.deadList(), a.deadShow(), a.deadGroups(), a.deadReplay(), a.deadDelete())
+	return groupOf("dead", "Lists, replays, deletes and restores dead letters",
+		a.deadList(), a.deadShow(), a.deadGroups(), a.deadReplay(), a.deadDelete(), a.deadRestore())
 }
 
 func (a *app) deadList() *cobra.Command {

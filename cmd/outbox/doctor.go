@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -19,11 +20,12 @@ func (a *app) doctor() *cobra.Command {
 		Use: "doctor", Short: "Looks for what keeps the outbox from working well", Args: takesNothing,
 		Long: `Looks for what keeps the outbox from working well: in the table and its indexes, in the
 plans of statements, in the settings of the database, and in what other sessions do. It
-writes, claims, marks and deletes a row in a transaction that it rolls back, and changes
+writes, claims, marks and deletes rows in a transaction that it rolls back, and changes
 nothing. The first line says whether events are delivered in time, and if not, why.
 
 Each finding is ok, a note, a warning or a failure, and says what to do. The exit code is
-4 if the worst is a warning and 5 if it is a failure.
+4 if the worst is a warning and 5 if it is a failure. docs/reference/doctor.md explains
+each check.
 
 With --watch it looks again and again, until it is interrupted, and prints the findings that
 are not ok whenever the verdict or the level of a finding has changed. With --json it prints
@@ -65,10 +67,14 @@ type examination struct {
 }
 
 func examine(ctx context.Context, c *client) (e examination, err error) {
-	if e.Findings, err = doctor.Examine(ctx, doctor.Config{DB: c.db, Store: c.store, Outbox: c.ob}); err != nil {
+	e.Findings, err = doctor.Examine(ctx, doctor.Config{DB: c.db, Store: c.store, Outbox: c.ob})
+	e.Worst = doctor.Worst(e.Findings)
+	switch {
+	case errors.Is(err, doctor.ErrNoAnswer): // a finding says so
+		return e, nil
+	case err != nil:
 		return e, err
 	}
-	e.Worst = doctor.Worst(e.Findings)
 	facts, err := verdict.Read(ctx, c.ob, 0)
 	if v := facts.Verdict(); err == nil {
 		e.Verdict = &v
@@ -88,6 +94,9 @@ func (e *examination) code() error {
 	}
 }
 
+// doctorPage is one address for all findings: in a terminal, an address for each would hide the findings.
+const doctorPage = "https://github.com/outboxkit/outbox-go/blob/main/" + doctor.Page
+
 func (e *examination) table(t *table) {
 	if e.Verdict != nil {
 		t.row(e.Verdict.Summary)
@@ -96,6 +105,9 @@ func (e *examination) table(t *table) {
 		t.finding(f)
 	}
 	t.row(fmt.Sprintf("the worst finding is: %s", e.Worst))
+	if e.Worst > doctor.OK {
+		t.row("each check is explained in " + doctorPage)
+	}
 }
 
 func (t *table) finding(f doctor.Finding) {

@@ -33,6 +33,7 @@ func (a *app) events() *cobra.Command {
 type search struct {
 	filter
 	idPrefix, errorText, after string
+	deletion                   string
 	states                     []string
 	limit, maxRows             int
 	maxTime                    time.Duration
@@ -46,7 +47,8 @@ func (a *app) eventsList() *cobra.Command {
 
 Events that are new or retry are listed by the time when they become due, the earliest
 first. Only done or only dead events are listed by the time when they became so, the
-latest first. Everything else, and each listing with --id-prefix, is listed by event id,
+latest first. A deleted dead letter that can be restored counts as done, and is listed with
+the status DELETED. Everything else, and each listing with --id-prefix, is listed by event id,
 the greatest first; --since and --until are then about the time of the event.
 
 The status waiting stands for new and retry. The statuses due, delayed and leased are new
@@ -73,6 +75,7 @@ and which index would have found the events directly.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.idPrefix, "id-prefix", "", "only events whose id begins with this text, in the same case")
 	flags.StringVar(&f.errorText, "error-text", "", "only events whose last error contains this text; A to Z match in both cases")
+	flags.StringVar(&f.deletion, "deletion", "", "only events that this deletion of dead letters deleted and that can be restored")
 	flags.StringSliceVar(&f.states, "status", nil, "only events of these statuses: new, retry, done, dead, waiting, or one of due, delayed, leased")
 	flags.IntVar(&f.limit, "limit", outbox.DefaultFindLimit, "the most events to list")
 	flags.IntVar(&f.maxRows, "max-rows", defaultMaxRows, "stop after a page when so many rows were looked at")
@@ -102,6 +105,7 @@ func (f *search) query(now time.Time) (q outbox.EventQuery, err error) {
 	if err := checkText("--error-text", f.errorText, outbox.MaxErrorLength); err != nil {
 		return q, err
 	}
+	q.DeletionID = f.deletion
 	names := make([]string, len(f.states))
 	for i, name := range f.states {
 		names[i] = strings.ToUpper(name)
@@ -142,9 +146,13 @@ func (c *client) page(ctx context.Context, q outbox.EventQuery) (outbox.Page[out
 	return page, err
 }
 
-// wrongAfter reports an --after that no listing printed. Other errors stay as they are.
+// wrongAfter reports an --after that no listing printed, and an id that no deletion has. Other errors stay
+// as they are.
 func wrongAfter(err error, after string) error {
 	var field *outbox.FieldError
+	if errors.As(err, &field) && field.Field == "EventFilter.DeletionID" {
+		return &usageError{"--deletion", field.Problem}
+	}
 	if errors.As(err, &field) && (field.Field == "EventQuery.After" || field.Field == "DeadQuery.After") {
 		return &usageError{"--after", fmt.Sprintf("is a text of %d bytes; it must be what an earlier listing printed", len(after))}
 	}
@@ -207,6 +215,10 @@ func (a *app) eventsShow() *cobra.Command {
 			if e.Waits, err = verdict.Waits(ctx, c.ob, &row, c.now()); err != nil {
 				return err
 			}
+			deleted, err := verdict.Deleted(ctx, c.ob, &row)
+			if err != nil {
+				return err
+			}
 			if payload {
 				e.Disclosed = operjson.Disclose(&row.Envelope)
 			}
@@ -214,10 +226,13 @@ func (a *app) eventsShow() *cobra.Command {
 				t.field("event", e.EventID)
 				t.field("status", e.Status)
 				t.field("waits because", e.Waits)
+				t.field("the letter", deleted)
 				t.fields(e.EventType, e.AggregateType, e.AggregateID, e.TenantID, e.Listener, e.OriginalID)
 				t.field("occurred", e.OccurredAt)
 				t.field("due", e.AvailableAt)
+				t.field("died", e.DiedAt)
 				t.field("ended", e.EndedAt)
+				t.field("deletion", e.DeletionID)
 				t.field("attempts", e.Attempts)
 				t.field("last error", e.LastError)
 				t.field("lease", e.Lease)
@@ -274,6 +289,9 @@ func (t *table) disclosed(d operjson.Disclosed) {
 	slices.Sort(keys)
 	for _, key := range keys {
 		t.field("header "+printable(key), d.Headers[key])
+	}
+	if d.Version > 1 {
+		t.field("payload version", fmt.Sprint(d.Version))
 	}
 	if d.ContentType == "" {
 		t.field("payload", string(d.Payload))

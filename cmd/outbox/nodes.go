@@ -23,15 +23,15 @@ func (a *app) nodes() *cobra.Command {
 			answer := map[string][]node{"nodes": {}}
 			for _, n := range list {
 				answer["nodes"] = append(answer["nodes"], node{
-					Owner: n.Owner, Mode: n.Mode, Problem: n.Problem, Live: n.Live, Holds: n.Holds, Started: n.Started.UTC(), LastPoll: n.LastPoll.UTC(),
+					Owner: n.Owner, Mode: n.Mode, Version: n.Version, Problem: n.Problem, Live: n.Live, Holds: n.Holds, Started: n.Started.UTC(), LastPoll: n.LastPoll.UTC(),
 					SeenAt: n.SeenAt.UTC(), HotDepth: n.HotDepth, ColdDepth: n.ColdDepth, Leases: n.Leases, OldestLease: n.OldestLease.UTC(),
-					Kinds: operjson.Kinds(n.Kinds), Unheard: operjson.Kinds(n.Unheard),
+					Kinds: operjson.Kinds(n.Kinds), Unheard: operjson.Kinds(n.Unheard), Log: operjson.LogLagOf(n.Log),
 				})
 			}
 			return a.print(answer, func(t *table) {
-				t.row("NODE", "MODE", "STATE", "HOLDS", "STARTED", "LAST POLL", "SEEN", "QUEUED", "LEASES", "OLDEST LEASE", "WITHOUT A LISTENER")
+				t.row("NODE", "VERSION", "MODE", "STATE", "HOLDS", "STARTED", "LAST POLL", "SEEN", "QUEUED", "LEASES", "OLDEST LEASE", "WITHOUT A LISTENER")
 				for _, n := range answer["nodes"] {
-					t.row(n.Owner, n.Mode, n.state(), n.Holds, n.Started, n.LastPoll, n.SeenAt, n.HotDepth+n.ColdDepth, n.Leases, n.OldestLease, names(n.Unheard))
+					t.row(n.Owner, n.Version, n.Mode, n.state(), n.Holds, n.Started, n.LastPoll, n.SeenAt, n.HotDepth+n.ColdDepth, n.Leases, n.OldestLease, names(n.Unheard))
 				}
 			})
 		}),

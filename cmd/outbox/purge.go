@@ -10,12 +10,12 @@ import (
 )
 
 func (a *app) purge() *cobra.Command {
-	b := bulk{verb: "purge", past: "purged", what: "done and dead events", rest: "the others are still there"}
+	b := bulk{verb: "purge", past: "purged", what: "done, dead and deleted events", rest: "the others are still there"}
 	var retention time.Duration
 	var batch int
 	cmd := &cobra.Command{
-		Use: "purge", Short: "Deletes done and dead events that are older than the retention", Args: takesNothing,
-		Long:    "Deletes done and dead events that ended longer ago than the retention. Events that are not\ndelivered stay, also those of WriterOnly.\n\nThe number that it says before is counted up to 100,000 done events.",
+		Use: "purge", Short: "Deletes done, dead and deleted events that are older than the retention", Args: takesNothing,
+		Long:    "Deletes done and dead events that ended longer ago than the retention, and dead letters that were\ndeleted longer ago: they cannot be restored then. Events that are not delivered stay, also those of\nWriterOnly.\n\nThe number that it says before is counted up to 100,000 done and deleted events.",
 		Example: "  outbox purge --retention 168h --dry-run",
 		RunE: a.changes(func(ctx context.Context, c *client, _ []string) error {
 			if retention < 0 {

@@ -27,6 +27,9 @@ type event struct {
 	LeasedAt      time.Time            `json:"leased_at,omitzero"`
 	Listener      string               `json:"listener,omitempty"`
 	OriginalID    string               `json:"original_id,omitempty"`
+	// DeletionID and DiedAt are of a deleted dead letter.
+	DeletionID string    `json:"deletion_id,omitempty"`
+	DiedAt     time.Time `json:"died_at,omitzero"`
 	// Waits says why a NEW or RETRY event is not delivered yet. A listing does not have it.
 	Waits string `json:"waits_because,omitempty"`
 	operjson.Disclosed
@@ -41,10 +44,11 @@ type eventListing struct {
 
 func eventOf(row *outbox.EventRow) event {
 	e := event{
-		EventID: row.EventID, Status: row.Status.String(), EventType: row.EventType, AggregateType: row.AggregateType,
+		EventID: row.EventID, Status: row.State(), EventType: row.EventType, AggregateType: row.AggregateType,
 		AggregateID: row.AggregateID, TenantID: row.TenantID,
 		OccurredAt: row.OccurredAt.UTC(), AvailableAt: row.AvailableAt.UTC(), EndedAt: row.EndedAt.UTC(),
 		Attempts: row.Attempts, LastError: row.LastError, Lease: row.Lease, LeasedAt: row.LeasedAt.UTC(), Listener: row.Listener,
+		DeletionID: row.DeletionID, DiedAt: row.DiedAt.UTC(),
 	}
 	if row.Listener != "" {
 		e.OriginalID = row.OriginalID
@@ -122,6 +126,7 @@ func pausesOf(list []outbox.Pause) []pauseShape {
 type node struct {
 	Owner       string    `json:"owner"`
 	Mode        string    `json:"mode,omitempty"`
+	Version     string    `json:"version,omitempty"`
 	Problem     string    `json:"problem,omitempty"`
 	Live        bool      `json:"live"`
 	Holds       bool      `json:"holds"`
@@ -135,6 +140,8 @@ type node struct {
 	// Kinds have a listener in the node; left out: not known.
 	Kinds   []operjson.Kind `json:"kinds,omitzero"`
 	Unheard []operjson.Kind `json:"unheard,omitempty"`
+	// Log is of a node that publishes the rows from the database's log; left out: the node does not.
+	Log *operjson.LogLag `json:"log,omitempty"`
 }
 
 // statsShape is [outbox.Stats] with the verdict and without the figures of a single process.

@@ -175,6 +175,10 @@ func TestWhatCouldSteerATerminalIsEscaped(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.store.SetShares(t.Context(), s.DB, outbox.EventKind{EventType: "T"}, "", outbox.Shares{Version: "v", Value: string(value)})
 		require.NoError(t, err)
+		value, err = json.Marshal(map[string]any{"id": hostile, "name": hostile, "listener": hostile, "event_types": []string{hostile}, "rate": 1, "state": hostile, "by": hostile, "reason": hostile})
+		require.NoError(t, err)
+		_, err = s.store.SetReplay(t.Context(), s.DB, "", outbox.ReplayRow{Name: "r", Version: "v", Value: string(value)}, nil)
+		require.NoError(t, err)
 		for _, args := range [][]string{
 			{"events", "list"},
 			{"events", "show", "e1", "--payload"},
@@ -184,6 +188,7 @@ func TestWhatCouldSteerATerminalIsEscaped(t *testing.T) {
 			{"nodes"},
 			{"shares"},
 			{"paused"},
+			{"replay", "list"},
 			{"stats"},
 			{"doctor"},
 			{"resume", "x" + hostile},
@@ -212,7 +217,7 @@ func TestAnInterruptReportsABatchWhoseEndIsUnknown(t *testing.T) {
 		require.NoError(t, err)
 		cmd, out, errOut := command(t.Context(), s.DSN, "dead", "delete", "--all", "--yes", "--batch", "7", "--json")
 		require.NoError(t, cmd.Start())
-		waiting := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'DELETE%'"
+		waiting := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'UPDATE%locked_by%'"
 		if s.Kind == testdb.Postgres {
 			var pid int
 			require.NoError(t, lock.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
@@ -230,11 +235,14 @@ func TestAnInterruptReportsABatchWhoseEndIsUnknown(t *testing.T) {
 		require.NoError(t, lock.Rollback())
 		if s.Kind == testdb.Postgres {
 			require.NotContains(t, out.String(), "in_doubt")
+			require.NotContains(t, out.String()+errOut.String(), "restore")
 			require.Contains(t, errOut.String(), "interrupted after it deleted 0 of 20 dead letters; the others are still there")
 			require.Equal(t, 20, s.count(t, outbox.StatusDead), "the server cancelled the statement")
 			return
 		}
 		require.Contains(t, out.String(), `"in_doubt": 7`)
+		require.Regexp(t, `"deletion_id": "\w{26}"`, out.String())
+		require.Contains(t, errOut.String(), "To undo the deletion: outbox dead restore ")
 		require.Contains(t, errOut.String(), "so up to 7 more may be deleted")
 	})
 }

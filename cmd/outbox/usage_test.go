@@ -36,14 +36,22 @@ var commands = [][]string{
 	{"dead", "groups"},
 	{"dead", "replay"},
 	{"dead", "delete"},
+	{"dead", "restore"},
 	{"pause"},
 	{"resume"},
 	{"paused"},
 	{"nodes"},
 	{"audit"},
 	{"shares"},
+	{"replay"},
+	{"replay", "start"},
+	{"replay", "list"},
+	{"replay", "stop"},
+	{"replay", "continue"},
 	{"purge"},
 	{"bench"},
+	{"contracts"},
+	{"contracts", "diff"},
 	{"doctor"},
 	{"version"},
 }
@@ -72,7 +80,7 @@ func TestThePageNamesEveryCommandAndExitCode(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference/command-line.md"))
 	require.NoError(t, err)
 	for _, args := range commands {
-		if len(args) == 0 || len(args) == 1 && slices.Contains([]string{"schema", "events", "dead"}, args[0]) {
+		if len(args) == 0 || len(args) == 1 && slices.Contains([]string{"schema", "events", "dead", "replay", "contracts"}, args[0]) {
 			continue
 		}
 		require.Contains(t, string(text), "`outbox "+strings.Join(args, " ")+"`")

@@ -22,15 +22,26 @@ type Index struct {
 	Definition string
 }
 
-// Indexes lists the indexes of a table by name; the list is empty if there is no such table.
+// Indexes lists the indexes of a table by name; the list is empty if there is no such table. On
+// PostgreSQL, reading the definitions waits for an ALTER TABLE that holds the table.
 func Indexes(ctx context.Context, db *sql.DB, dialect string, table sqlname.Name) (list []Index, err error) {
+	return indexes(ctx, db, dialect, table, "pg_get_indexdef(i.indexrelid)")
+}
+
+// Names is Indexes without the definitions. Names waits for no lock.
+func Names(ctx context.Context, db *sql.DB, dialect string, table sqlname.Name) (list []Index, err error) {
+	return indexes(ctx, db, dialect, table, "''")
+}
+
+func indexes(ctx context.Context, db *sql.DB, dialect string, table sqlname.Name, definition string) (list []Index, err error) {
 	query, args := "", []any{table.Quoted(`"`)}
 	switch dialect {
 	case "postgres":
-		query = `SELECT c.relname, i.indisvalid, COALESCE(s.idx_scan, 0), i.indisprimary, EXISTS (SELECT FROM pg_constraint WHERE conindid = c.oid), pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+		query = `SELECT c.relname, i.indisvalid, COALESCE(s.idx_scan, 0), i.indisprimary, EXISTS (SELECT FROM pg_constraint WHERE conindid = c.oid), ` + definition + ` FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
  LEFT JOIN pg_stat_all_indexes s ON s.indexrelid = i.indexrelid WHERE i.indrelid = to_regclass($1) ORDER BY c.relname`
 	case "mysql":
-		query = "SELECT index_name, TRUE, -1, index_name = 'PRIMARY', FALSE, CONCAT('(', GROUP_CONCAT(column_name ORDER BY seq_in_index), ')') FROM information_schema.statistics" +
+		query = "SELECT index_name, TRUE, -1, index_name = 'PRIMARY', FALSE, CONCAT('(', GROUP_CONCAT(CONCAT(column_name, CASE WHEN sub_part IS NULL THEN '' ELSE CONCAT(' ', sub_part) END, CASE WHEN collation = 'D' THEN ' DESC' ELSE '' END) ORDER BY seq_in_index), ')')" +
+			" FROM information_schema.statistics" +
 			" WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? GROUP BY index_name ORDER BY index_name"
 		args = []any{table.Schema, table.Name}
 	default:

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/internal/sqlname"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -42,6 +43,19 @@ type Finding struct {
 	// nothing to repair.
 	Seen   string `json:"seen"`
 	WayOut string `json:"way_out,omitempty"`
+	// Page is the section of the documents that explains the check: a path in the repository.
+	Page string `json:"page"`
+}
+
+// Page explains all checks; a path in the repository.
+const Page = "docs/reference/doctor.md"
+
+// Checks returns the names of all checks, in their order.
+func Checks() (names []string) {
+	for _, c := range slices.Concat(first, checks) {
+		names = append(names, c.name)
+	}
+	return names
 }
 
 // Config names the outbox to examine. DB, Store and Outbox are required.
@@ -64,11 +78,14 @@ type Limits struct {
 	FreeConnections int           // defaults to 10
 	DeadRows        int64         // that vacuum has to remove; defaults to 100,000
 	Rows            int64         // from which a plan must use an index; defaults to 10,000
+	Check           time.Duration // how long a check may take; defaults to 15 s
+	// NotDurable allows settings with which a power failure destroys the database, as tests have them.
+	NotDurable bool
 }
 
 func (l Limits) withDefaults() Limits {
 	for field, def := range map[*time.Duration]time.Duration{
-		&l.ClockDifference: time.Second, &l.Transaction: time.Minute, &l.Due: 5 * time.Minute, &l.Lease: outbox.DefaultLeaseDuration, &l.Poll: 5 * time.Minute,
+		&l.ClockDifference: time.Second, &l.Transaction: time.Minute, &l.Due: 5 * time.Minute, &l.Lease: outbox.DefaultLeaseDuration, &l.Poll: 5 * time.Minute, &l.Check: 15 * time.Second,
 	} {
 		if *field == 0 {
 			*field = def
@@ -86,9 +103,6 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// checkTimeout bounds each check.
-const checkTimeout = 15 * time.Second
-
 // patient is the outbox under examination.
 type patient struct {
 	Config
@@ -96,6 +110,8 @@ type patient struct {
 	table    sqlname.Name
 	check    string // the check that runs
 	findings []Finding
+	// exactCollation is that of the schema, for MySQL.
+	exactCollation string
 }
 
 // check is a question about the outbox. A check reports at least one finding.
@@ -112,13 +128,13 @@ var first = []check{
 }
 
 var checks = []check{
-	{"timeouts", "postgres mysql", (*patient).timeouts},
+	{"timeouts", "", (*patient).timeouts},
 	{"rehearsal", "", (*patient).rehearse},
 	{"columns", "postgres mysql", (*patient).times},
 	{"pooler", "postgres", (*patient).pooler},
 	{"several nodes", "", (*patient).claims},
 	{"isolation", "postgres mysql", (*patient).isolation},
-	{"sql_mode", "mysql", (*patient).sqlMode},
+	{"session", "mysql", (*patient).sessionVariables},
 	{"binary log", "mysql", (*patient).binaryLog},
 	{"indexes", "", (*patient).indexes},
 	{"plans", "", (*patient).plans},
@@ -131,8 +147,12 @@ var checks = []check{
 	{"backlog", "", (*patient).backlog},
 }
 
-// Examine runs all checks. It fails only if ctx ends. If the table is not usable, Examine reports
-// this and leaves out the checks that need the table.
+// ErrNoAnswer says that the database did not answer, or stopped answering.
+var ErrNoAnswer = errors.New("the database does not answer")
+
+// Examine runs all checks. If the table is not usable, Examine reports this and leaves out the other
+// checks. If the database does not answer a check in time, Examine also returns ErrNoAnswer with the
+// findings. Otherwise Examine fails only if ctx ends.
 func Examine(ctx context.Context, cfg Config) ([]Finding, error) {
 	name, err := sqlname.Parse(cfg.Store.Table())
 	if err != nil {
@@ -161,23 +181,53 @@ func Examine(ctx context.Context, cfg Config) ([]Finding, error) {
 
 // examine runs a check. A check that fails is a finding too.
 func (p *patient) examine(ctx context.Context, c check) error {
-	limited, cancel := context.WithTimeout(ctx, checkTimeout)
+	limited, cancel := context.WithTimeout(ctx, p.Limits.Check)
 	defer cancel()
 	p.check = c.name
-	err := c.run(p, limited)
+	err := safely(func() error { return c.run(p, limited) })
+	var panicked *panicError
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded):
-		p.report(Warning, fmt.Sprintf("the database did not answer within %s", checkTimeout), "look for locks on the table, and for an overloaded server")
-	case err != nil:
+	case err == nil:
+	case limited.Err() != nil || errors.Is(err, context.DeadlineExceeded):
+		// The checks after a timeout would wait as long, each of them.
+		p.report(Failure, fmt.Sprintf("the database did not answer within %s", p.Limits.Check), "look for locks on the table, such as that of an ALTER TABLE, and for an overloaded server")
+		return ErrNoAnswer
+	case sqlerr.IsUnreachable(err):
+		p.report(Failure, "the database stopped answering: "+sqlerr.WithoutAddress(err, "").Error(), "look at the log of the server, and run doctor again")
+		return ErrNoAnswer
+	case errors.As(err, &panicked):
+		p.report(Warning, "the check itself failed: "+panicked.Error(), "report this to the project, with the version of this command and of the database")
+	case isForbidden(err):
 		p.report(Note, "not checked: "+err.Error(), "give the user of the address the right to read this, or run doctor as another user")
+	default:
+		p.report(Warning, "not checked: "+err.Error(), "repair what the text names, and run doctor again")
 	}
 	return nil
 }
 
+// panicError is a check that panicked.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+func safely(run func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicError{v}
+		}
+	}()
+	return run()
+}
+
+// isForbidden reports whether the user lacks a right.
+func isForbidden(err error) bool {
+	return sqlerr.HasState(err, "42501") || sqlerr.HasNumber(err, 1044, 1142, 1143, 1227, 1345, 1370)
+}
+
 func (p *patient) report(level Level, seen, wayOut string) {
-	p.findings = append(p.findings, Finding{p.check, level, seen, wayOut})
+	p.findings = append(p.findings, Finding{p.check, level, seen, wayOut, Page + "#" + strings.ReplaceAll(p.check, " ", "-")})
 }
 
 // Worst returns the worst level of the findings.
@@ -191,10 +241,14 @@ func Worst(findings []Finding) Level {
 
 // quoted returns the table's name for a statement.
 func (p *patient) quoted() string {
+	return p.quote(p.table)
+}
+
+func (p *patient) quote(name sqlname.Name) string {
 	if p.dialect == "mysql" {
-		return p.table.Quoted("`")
+		return name.Quoted("`")
 	}
-	return p.table.Quoted(`"`)
+	return name.Quoted(`"`)
 }
 
 // one reads a single row.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxkit/outbox-go/cmd/outbox/internal/catalog"
 	"github.com/outboxkit/outbox-go/internal/verdict"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -41,6 +42,11 @@ func (p *patient) nodes(ctx context.Context) error {
 	if len(modes) > 1 {
 		p.report(Warning, fmt.Sprintf("%d processes deliver in %d different modes", live, len(modes)), "give all processes of a table the same mode; outbox nodes lists them")
 	}
+	if modes["ordered-by-key"] {
+		if err := p.keyIndex(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
 	case live == 0:
 		p.report(Note, "no process reports that it delivers", "start one; processes of older versions deliver without reporting")
@@ -50,16 +56,29 @@ func (p *patient) nodes(ctx context.Context) error {
 	return nil
 }
 
+// keyIndex reports that processes deliver in OrderedByKey without the index that this mode reads.
+func (p *patient) keyIndex(ctx context.Context) error {
+	list, err := catalog.Indexes(ctx, p.DB, p.dialect, p.table)
+	if name := p.table.Index("key"); err == nil && !catalog.Has(list, name) {
+		p.report(Failure, "processes deliver in ordered-by-key, and the index "+name+" is missing, so every poll reads the whole table", p.ddl(name))
+	}
+	return err
+}
+
 // liveNode reports a process that runs but does not deliver.
 func (p *patient) liveNode(n outbox.Node, now time.Time) {
 	if !n.Delivers() {
 		return
 	}
-	standby := !n.Holds && (n.Mode == "single-node" || n.Mode == "ordered")
 	since := n.LastPoll
 	if since.IsZero() {
 		since = n.Started
 	}
+	if n.Log != nil {
+		p.logReader(n, n.SeenAt.Sub(since))
+		return
+	}
+	standby := !n.Holds && (n.Mode == "single-node" || n.Mode == "ordered")
 	if age := n.SeenAt.Sub(since).Round(time.Second); !standby && !since.IsZero() && age > p.Limits.Poll {
 		p.report(Warning, fmt.Sprintf("%s reports, but has not polled for %s", n.Owner, age),
 			"look at its log for errors of polls; if its Poll.Interval is that long, ignore this")
@@ -67,6 +86,19 @@ func (p *patient) liveNode(n outbox.Node, now time.Time) {
 	if age := now.Sub(n.OldestLease).Round(time.Second); n.Leases > 0 && !n.OldestLease.IsZero() && age > p.Limits.Lease {
 		p.report(Warning, fmt.Sprintf("%s reports, but the oldest of its %d leases is %s old, and leases are renewed", n.Owner, n.Leases, age),
 			"look at its log for a listener that hangs and for errors of renewals; if its Claim.LeaseDuration is that long, ignore this")
+	}
+}
+
+// logReader reports a process that is behind with the database's log, or may lose its place there.
+// behind is how long the whole log was not published.
+func (p *patient) logReader(n outbox.Node, behind time.Duration) {
+	if age := behind.Round(time.Second); age > p.Limits.Poll {
+		p.report(Warning, fmt.Sprintf("%s has not published the whole log of the database for %s", n.Owner, age),
+			"look at its log for events that cannot be published and hold it up, and whether the broker answers; meanwhile the server keeps its log on disk")
+	}
+	if left := n.Log.Left; left >= 0 && left < n.Log.Kept {
+		p.report(Warning, fmt.Sprintf("the server drops log that %s has not published when it has grown by %s", n.Owner, verdict.Bytes(left)),
+			"mend the reader, or raise max_slot_wal_keep_size; events that the server drops must be published from the table, by Setup")
 	}
 }
 

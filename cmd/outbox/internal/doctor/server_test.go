@@ -38,13 +38,6 @@ func isolationVariable(t *testing.T, w *ward) string {
 	return "tx_isolation"
 }
 
-func TestASQLModeThatIsNotStrictIsAWarning(t *testing.T) {
-	t.Parallel()
-	w := admit(t, testdb.Open(t, testdb.Main()[1]))
-	w.over(t, w.Reopen(t, testdb.Param("sql_mode", "%27NO_ENGINE_SUBSTITUTION%27")).DB)
-	w.requireFinding(t, "sql_mode", doctor.Warning, "not strict")
-}
-
 func TestStorageThatDoesNotSuitIsFound(t *testing.T) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
@@ -193,6 +186,26 @@ func TestALiveNodeThatDoesNotDeliverIsAWarning(t *testing.T) {
 		require.Equal(t, doctor.OK, doctor.Worst(of(w.examine(t), "nodes")))
 		w.run(t, "UPDATE outbox_event SET locked_at = created_at")
 		w.requireFinding(t, "nodes", doctor.Warning, "the oldest of its 1 leases is 3h0m")
+	})
+}
+
+func TestAReaderOfTheLogThatIsBehindIsAWarning(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		now := time.Now().UTC()
+		node := outbox.Node{Owner: "log", Mode: "log", Started: now.Add(-time.Hour), LastPoll: now, Log: &outbox.LogLag{Behind: 1, Kept: 3e9, Left: 3e9}}
+		for _, left := range []int64{-1, 3e9} {
+			node.Log.Left = left
+			require.NoError(t, w.store.Announce(t.Context(), w.DB, node, time.Minute))
+			require.Equal(t, doctor.OK, doctor.Worst(of(w.examine(t), "nodes")))
+		}
+		node.Log.Left = 2e9
+		require.NoError(t, w.store.Announce(t.Context(), w.DB, node, time.Minute))
+		w.requireFinding(t, "nodes", doctor.Warning, "log has not published when it has grown by 2 GB")
+		node.Log.Left, node.LastPoll = -1, time.Time{}
+		require.NoError(t, w.store.Announce(t.Context(), w.DB, node, time.Minute))
+		w.requireFinding(t, "nodes", doctor.Warning, "log has not published the whole log of the database for 1h0m")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
@@ -92,26 +93,85 @@ func (p *patient) innoDBTransactions(ctx context.Context) error {
 
 func wholeSeconds(s float64) time.Duration { return time.Duration(s) * time.Second }
 
-// connections checks how many connections are left.
-func (p *patient) connections(ctx context.Context) (err error) {
-	var most, used int
-	if p.dialect == "mysql" {
-		var name string
-		err = p.one(ctx, "SELECT @@GLOBAL.max_connections", nil, &most)
-		if err == nil {
-			err = p.one(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", nil, &name, &used)
-		}
-	} else {
-		err = p.one(ctx, "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int, (SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type IS NULL OR backend_type = 'client backend')", nil, &most, &used)
-	}
+// connections checks how many connections are left, to everybody and to this user.
+func (p *patient) connections(ctx context.Context) error {
+	bounds, err := p.connectionBounds(ctx)
 	if err != nil {
 		return err
 	}
-	seen := fmt.Sprintf("%d of %d connections are in use", used, most)
-	if most-used < p.Limits.FreeConnections {
-		p.report(Warning, seen, "raise max_connections, or lower SetMaxOpenConns of the services: docs/how-to/connections.md says how many an outbox needs")
-		return nil
+	found := len(p.findings)
+	for _, b := range bounds {
+		if b.most >= 0 && b.most-b.used < p.Limits.FreeConnections {
+			p.report(Warning, fmt.Sprintf("%d of %d connections are in use%s", b.used, b.most, b.whose),
+				"raise "+b.setting+", or lower SetMaxOpenConns of the services: docs/how-to/connections.md says how many an outbox needs")
+		}
 	}
-	p.report(OK, seen, "")
+	if len(p.findings) == found {
+		p.report(OK, fmt.Sprintf("%d of %d connections are in use", bounds[0].used, bounds[0].most), "")
+	}
 	return nil
+}
+
+// connectionBound is a bound of connections; most is negative if there is none.
+type connectionBound struct {
+	most, used     int
+	whose, setting string
+}
+
+func (p *patient) connectionBounds(ctx context.Context) (list []connectionBound, err error) {
+	all := connectionBound{setting: "max_connections"}
+	if p.dialect == "mysql" {
+		var name string
+		if err := p.one(ctx, "SELECT @@GLOBAL.max_connections", nil, &all.most); err != nil {
+			return nil, err
+		}
+		if err := p.one(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", nil, &name, &all.used); err != nil {
+			return nil, err
+		}
+		own := connectionBound{whose: " by this user", setting: "MAX_USER_CONNECTIONS of the user, and max_user_connections of the server"}
+		// The session's value is that of the user, or else that of the server; zero is no bound.
+		if err := p.one(ctx, "SELECT @@SESSION.max_user_connections", nil, &own.most); err != nil || own.most == 0 {
+			return []connectionBound{all}, err
+		}
+		own.used, err = p.ownConnections(ctx)
+		return []connectionBound{all, own}, err
+	}
+	role := connectionBound{whose: " by this role", setting: "CONNECTION LIMIT of the role"}
+	database := connectionBound{whose: " in this database", setting: "CONNECTION LIMIT of the database"}
+	err = p.one(ctx, `SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int, COUNT(*) FILTER (WHERE backend_type IS NULL OR backend_type = 'client backend'),
+ (SELECT CASE WHEN rolsuper THEN -1 ELSE rolconnlimit END FROM pg_roles WHERE rolname = session_user), COUNT(*) FILTER (WHERE usename = session_user),
+ (SELECT datconnlimit FROM pg_database WHERE datname = current_database()), COUNT(*) FILTER (WHERE datname = current_database() AND (backend_type IS NULL OR backend_type = 'client backend'))
+ FROM pg_stat_activity`, nil, &all.most, &all.used, &role.most, &role.used, &database.most, &database.used)
+	return []connectionBound{all, role, database}, err
+}
+
+// ownConnections counts the connections of this user on MySQL. It does not read the information schema,
+// which fails while a session runs a statement with a character outside of utf8mb3, as in
+// innoDBTransactions.
+func (p *patient) ownConnections(ctx context.Context) (n int, err error) {
+	var account string
+	if err := p.one(ctx, "SELECT USER()", nil, &account); err != nil {
+		return 0, err
+	}
+	name, _, _ := strings.Cut(account, "@")
+	err = p.each(ctx, "SHOW PROCESSLIST", nil, func(rows *sql.Rows) error {
+		columns, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		var user string
+		into := make([]any, len(columns))
+		for i := range into {
+			into[i] = new(sql.RawBytes)
+		}
+		into[1] = &user
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if user == name {
+			n++
+		}
+		return nil
+	})
+	return n, err
 }

@@ -20,6 +20,30 @@ func (p *patient) logged(ctx context.Context) error {
 		})
 }
 
+// durable checks that a commit survives a crash of the server, and that commits end. PostgreSQL hides
+// sync_state, as NULL, from a user without pg_read_all_stats.
+func (p *patient) durable(ctx context.Context) error {
+	var fsync, commit, names string
+	var synced int
+	err := p.one(ctx, "SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), (SELECT COUNT(*) FROM pg_stat_replication WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum'))",
+		nil, &fsync, &commit, &names, &synced)
+	if err != nil {
+		return err
+	}
+	p.reportDurable(fsync, commit, names, synced)
+	return nil
+}
+
+func (p *patient) reportDurable(fsync, commit, names string, synced int) {
+	if fsync == "off" && !p.Limits.NotDurable {
+		p.report(Warning, "fsync is off, so a power failure can destroy the database", "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()")
+	}
+	if names != "" && synced == 0 && commit != "off" && commit != "local" {
+		p.report(Failure, fmt.Sprintf("synchronous_standby_names is %.100q and no such standby is connected, so every commit waits for ever", names),
+			"start the standby, or ALTER SYSTEM SET synchronous_standby_names = ''; SELECT pg_reload_conf()")
+	}
+}
+
 // settings returns the table's storage parameters on PostgreSQL. A partitioned table has no such
 // parameters.
 func (p *patient) settings(ctx context.Context) (kind, options string, err error) {
@@ -43,8 +67,8 @@ func (p *patient) fillfactor(ctx context.Context) error {
 			return nil
 		}
 	}
-	p.report(Note, "fillfactor is 100, so claims change indexes and the table grows faster; that is right in WriterOnly only",
-		"ALTER TABLE "+p.quoted()+" SET (fillfactor = 50), which is for new pages")
+	p.report(Note, "fillfactor is 100, so claims change indexes and the table grows faster; that is right in WriterOnly only. The setting is for new pages",
+		"ALTER TABLE "+p.quoted()+" SET (fillfactor = 50)")
 	return nil
 }
 
@@ -54,9 +78,12 @@ func (p *patient) vacuum(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var on string
-	if err := p.one(ctx, "SHOW autovacuum", nil, &on); err != nil {
+	var on, counts string
+	if err := p.one(ctx, "SELECT current_setting('autovacuum'), current_setting('track_counts')", nil, &on, &counts); err != nil {
 		return err
+	}
+	if counts != "on" {
+		p.report(Failure, "track_counts is off, so autovacuum does not know which tables need it, and the table and each read grow without end", "ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf()")
 	}
 	if on != "on" {
 		p.report(Failure, "autovacuum is off, so the table and each read grow without end", "ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf()")
