@@ -48,7 +48,7 @@ const unnamed = `[
 
 func TestEachPageIsReadable(t *testing.T) {
 	rows := dashtest.Shop(time.Now())
-	v := open(t, sqlite(), rows...)
+	v := open(t, rows...)
 	require.NoError(t, v.outbox.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "OrderPaid"}}))
 	for _, scheme := range []string{"light", "dark"} {
 		command(v, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
@@ -69,11 +69,11 @@ func TestEachPageIsReadable(t *testing.T) {
 }
 
 func TestAGroupIsReplayedByMouse(t *testing.T) {
-	v := open(t, sqlite(), dashtest.Shop(time.Now())...)
+	v := open(t, dashtest.Shop(time.Now())...)
 	v.to("")
 	v.click("Dead letters", "Grouped by kind and reason")
 	v.click("Replay …", "Replay 3 dead letters?")
-	v.click("Yes, replay 3", "replay done: 3 events")
+	v.click("Yes, replay 3", "Replayed 3 dead letters: they are due now")
 	v.click("Dead letters", "ada")
 	require.NotContains(t, eval[string](v, "document.body.innerText"), "warehouse refused", "the group is gone")
 	v.click("mail server", "unmailed-1")
@@ -81,7 +81,7 @@ func TestAGroupIsReplayedByMouse(t *testing.T) {
 }
 
 func TestASelectionIsDeletedByMouse(t *testing.T) {
-	v := open(t, sqlite(), dashtest.Shop(time.Now())...)
+	v := open(t, dashtest.Shop(time.Now())...)
 	v.to("letters?tenant_id=globex")
 	v.do(chromedp.Click("#every"))
 	require.Equal(t, 2, eval[int](v, `document.querySelectorAll("input[name=id]:checked").length`))
@@ -90,11 +90,11 @@ func TestASelectionIsDeletedByMouse(t *testing.T) {
 	v.to("letters")
 	v.do(chromedp.Click(`input[value="refused-1"]`))
 	v.click("Delete selected …", "Delete 1 dead letter?")
-	v.click("Yes, delete 1", "delete done: 1 event")
+	v.click("Yes, delete 1", "Deleted 1 dead letter.")
 	v.to("event?id=refused-0")
 	v.see("payload-secret")
 	v.click("Replay …", "Replay 1 dead letter?")
-	v.click("Yes, replay 1", "replay done: 1 event")
+	v.click("Yes, replay 1", "Replayed 1 dead letter: it is due now")
 	n, err := v.outbox.DeadLetters().Count(t.Context(), outbox.DeadFilter{})
 	require.NoError(t, err)
 	require.Equal(t, int64(3), n)
@@ -102,18 +102,19 @@ func TestASelectionIsDeletedByMouse(t *testing.T) {
 }
 
 func TestSteeringByMouse(t *testing.T) {
-	v := open(t, sqlite(), dashtest.Shop(time.Now())...)
+	v := open(t, dashtest.Shop(time.Now())...)
 	v.to("steering")
 	v.do(chromedp.SendKeys("input[name=event_type]", "OrderPlaced"), chromedp.SendKeys("input[name=aggregate_type]", "Order"))
 	v.click("Pause …", "Pause Order / OrderPlaced for all its listeners?")
-	v.click("Yes, pause", "pause done")
+	v.click("Yes, pause", "paused until")
 	v.click("Steering", "Resume")
-	v.click("Resume", "resume done")
+	v.click("Resume …", "Resume Order / OrderPlaced?")
+	v.click("Yes, resume", "resumed: events that waited")
 	v.click("Steering", "Nothing is paused.")
 	v.click("Purge old rows …", "Delete all events that were delivered or died")
-	v.click("Yes, purge", "purge done")
+	v.click("Yes, purge", "urged")
 	v.to("steering")
-	v.click("Wake the poller", "wake done")
+	v.click("Wake the poller", "This process has no poller to wake")
 	v.to("events")
 	v.do(chromedp.SetValue("select[name=status]", "RETRY"))
 	v.click("Find", "retried")
@@ -121,6 +122,10 @@ func TestSteeringByMouse(t *testing.T) {
 	v.to("events")
 	v.do(chromedp.SendKeys("input[name=id]", "delayed"))
 	v.click("Find", "(delayed, deferred or replayed)")
+	v.do(chromedp.EmulateViewport(390, 844))
+	v.to("audit")
+	v.see("Order / OrderPlaced")
+	require.LessOrEqual(t, eval[float64](v, "document.documentElement.scrollWidth"), 390.0, "a phone shows the whole of the audit log")
 	v.clean("steering")
 }
 
@@ -147,7 +152,7 @@ func (v *visit) tabTo(text string) {
 }
 
 func TestAGroupIsReplayedByKeyboard(t *testing.T) {
-	v := open(t, sqlite(), dashtest.Shop(time.Now())...)
+	v := open(t, dashtest.Shop(time.Now())...)
 	v.to("")
 	v.do(chromedp.KeyEvent(kb.Tab))
 	require.Equal(t, "Skip to the content", eval[[]string](v, focused)[0], "the first stop")
@@ -175,7 +180,7 @@ func TestAGroupIsReplayedByKeyboard(t *testing.T) {
 	v.see("Replay 3 dead letters?")
 	v.tabTo("Yes, replay 3")
 	v.do(chromedp.KeyEvent(kb.Enter))
-	v.see("replay done: 3 events")
+	v.see("Replayed 3 dead letters: they are due now")
 	v.to("letters")
 	v.tabTo("Select unmailed-0")
 	v.do(chromedp.KeyEvent(" "))
@@ -187,7 +192,7 @@ func TestAGroupIsReplayedByKeyboard(t *testing.T) {
 
 func TestHostileTextsRunNoScript(t *testing.T) {
 	rows := dashtest.Hostile(time.Now())
-	v := open(t, sqlite(), rows...)
+	v := open(t, rows...)
 	pages := []string{"", "events", "events?status=DEAD", "events?status=WAITING", "dead", "letters", "steering"}
 	for _, row := range rows {
 		pages = append(pages, "event?id="+url.QueryEscape(row.ID), "events?event_type="+url.QueryEscape(row.Type))
@@ -202,7 +207,7 @@ func TestHostileTextsRunNoScript(t *testing.T) {
 	v.to("dead")
 	v.click("Replay …", "dead letter")
 	v.do(chromedp.Click("main form button"))
-	v.see("replay done")
+	v.see("Replayed ")
 	require.False(t, eval[bool](v, "document.documentElement.hasAttribute('"+dashtest.Marker+"')"))
 	v.clean("hostile texts")
 
@@ -211,7 +216,7 @@ func TestHostileTextsRunNoScript(t *testing.T) {
 }
 
 func TestTheOverviewIsLive(t *testing.T) {
-	v := open(t, sqlite())
+	v := open(t)
 	v.to("")
 	v.see("Live.")
 	require.Equal(t, "0", eval[string](v, `document.querySelector("[data-text=dead]").textContent`))
@@ -226,7 +231,8 @@ func TestTheOverviewIsLive(t *testing.T) {
 	require.True(t, red())
 	verdict := func(of string) string { return eval[string](v, `document.getElementById("verdict").`+of) }
 	require.Equal(t, "attention", verdict("dataset.level"))
-	require.Equal(t, "In time, but look: no process delivers, 5 events are dead.", verdict("textContent"))
+	require.Equal(t, "In time, but look: no process delivers, 5 events are dead.", verdict("dataset.summary"))
+	require.Equal(t, "In time, but look: no process delivers5 events are dead", verdict("textContent"), "a list")
 	require.Equal(t, "#nodes", verdict(`querySelector("a").getAttribute("href")`))
 	sampled := func() string { return eval[string](v, `document.getElementById("history").dataset.at`) }
 	before := sampled()
@@ -238,14 +244,14 @@ func TestTheOverviewIsLive(t *testing.T) {
 }
 
 func TestEverythingWorksWithoutScripts(t *testing.T) {
-	v := open(t, sqlite(), dashtest.Shop(time.Now())...)
+	v := open(t, dashtest.Shop(time.Now())...)
 	command(v, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	v.to("")
 	v.see("Reload")
 	v.see("Dead")
 	v.to("dead")
 	v.click("Replay …", "Replay 3 dead letters?")
-	v.click("Yes, replay 3", "replay done: 3 events")
+	v.click("Yes, replay 3", "Replayed 3 dead letters: they are due now")
 	v.to("letters")
 	v.do(chromedp.Click(`input[value="unmailed-0"]`))
 	v.click("Delete selected …", "Delete 1 dead letter?")

@@ -3,6 +3,8 @@ package browsertest
 import (
 	"cmp"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,12 +41,19 @@ func TestNoPageHasAViolationOfAxe(t *testing.T) {
 		t.Skip("there is no " + file + ": run make axe, or name the file in OUTBOX_TEST_AXE")
 	}
 	require.NoError(t, err)
-	v := open(t, sqlite(), dashtest.Shop(time.Now())...)
+	v := open(t, dashtest.Shop(time.Now())...)
 	operator := outbox.WithOperator(t.Context(), outbox.Operator{Name: "ada"})
 	require.NoError(t, v.outbox.Pause(operator, outbox.Pause{Kind: outbox.EventKind{EventType: "OrderPaid"}}))
-	for _, owner := range []string{"shop-1", "shop-3"} {
-		require.NoError(t, sqlstore.SQLite().Announce(t.Context(), v.db.DB, outbox.Node{Owner: owner, Mode: "multi-node", Started: time.Now(), Totals: &outbox.Totals{}}, time.Hour))
+	started, delivered := time.Now(), int64(0)
+	report := func() {
+		delivered += 100
+		kind := outbox.EventKind{AggregateType: "Order", EventType: "OrderPlaced"}
+		for _, owner := range []string{"shop-1", "shop-3"} {
+			totals := &outbox.Totals{Delivered: delivered, Failed: 4 * delivered, Kinds: []outbox.KindTotals{{Kind: kind, Delivered: delivered, Failed: 3 * delivered}}}
+			require.NoError(t, sqlstore.SQLite().Announce(t.Context(), v.db.DB, outbox.Node{Owner: owner, Mode: "multi-node", Version: "v1.2.3", Started: started, Totals: totals}, time.Hour))
+		}
 	}
+	report()
 	check := func(where string) {
 		v.do(chromedp.Evaluate[chromedp.Void](string(script)))
 		require.Empty(t, v.axe(), where)
@@ -57,6 +66,9 @@ func TestNoPageHasAViolationOfAxe(t *testing.T) {
 				v.to(page)
 				check(page)
 			}
+			report()
+			v.to("?kind=Order+%2F+OrderPlaced")
+			check("the chart of a kind")
 			v.to("?node=shop-3")
 			require.Equal(t, 1, eval[int](v, `document.querySelectorAll("#history .marks li").length`))
 			require.LessOrEqual(t, eval[int64](v, "document.documentElement.scrollWidth"), width)
@@ -70,13 +82,21 @@ func TestNoPageHasAViolationOfAxe(t *testing.T) {
 			check("the question before a deletion")
 		}
 	}
+	v.to("")
+	require.Regexp(t, "^(Late|Look) · Overview", eval[string](v, "document.title"))
+	kinds := func() int {
+		return eval[int](v, `document.querySelectorAll("[aria-label='Table of the kinds'] tbody tr").length`)
+	}
+	require.True(t, v.until(func() bool { report(); return kinds() == 2 }), "the kind, and others")
+	check("the table of kinds")
+	require.LessOrEqual(t, eval[int64](v, "document.documentElement.scrollWidth"), int64(390))
 	eval[bool](v, `document.body.append(document.createElement("button")), true`)
 	require.NotEmpty(t, v.axe(), "a button without a name")
 }
 
 // A phone shows the count and the button of a group at once.
 func TestAGroupFitsAPhone(t *testing.T) {
-	v := open(t, sqlite(), dashtest.Shop(time.Now())...)
+	v := open(t, dashtest.Shop(time.Now())...)
 	v.do(chromedp.EmulateViewport(390, 844))
 	v.to("dead")
 	for _, part := range []string{".groups .total", ".groups tbody th", ".groups button", ".groups summary"} {
@@ -94,7 +114,7 @@ func TestAGroupFitsAPhone(t *testing.T) {
 // Exact times are in the browser's zone, with UTC for a pointer that rests on them.
 func TestTimesAreInTheZoneOfTheBrowser(t *testing.T) {
 	at := time.Date(2026, 3, 1, 23, 30, 0, 0, time.UTC)
-	v := open(t, sqlite(), dashtest.Row{ID: "a", Type: "T", Created: at, Ended: at, Status: outbox.StatusDead, Error: "x"})
+	v := open(t, dashtest.Row{ID: "a", Type: "T", Created: at, Ended: at, Status: outbox.StatusDead, Error: "x"})
 	command(v, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Tokyo"})
 	v.to("event?id=a")
 	time := func(of string) string { return eval[string](v, `document.querySelector("main time.exact").`+of) }
@@ -102,6 +122,43 @@ func TestTimesAreInTheZoneOfTheBrowser(t *testing.T) {
 	require.Contains(t, time("textContent"), "GMT+9")
 	require.Equal(t, "2026-03-01 23:30:00.000 UTC", time("title"))
 	v.to("events")
-	require.Contains(t, eval[string](v, `document.querySelector("main time.age").textContent`), " ago")
+	require.Regexp(t, `^\d+ days \d+ h ago$`, eval[string](v, `document.querySelector("main time.age").textContent`))
 	require.Regexp(t, `Mar 2, 2026.*GMT\+9 \(2026-03-01 23:30:00 UTC\)`, eval[string](v, `document.querySelector("main time.age").title`))
+}
+
+// The ages of a page that stays open are true, and the overview's lists are those of now.
+func TestAgesStayTrue(t *testing.T) {
+	now := time.Now()
+	v := open(t, dashtest.Row{ID: "a", Type: "T", Created: now.Add(-125 * time.Second), Available: now.Add(10 * time.Minute)})
+	report := func(owner string, seen time.Duration) {
+		require.NoError(t, sqlstore.SQLite().Announce(t.Context(), v.db.DB, outbox.Node{Owner: owner, Mode: "multi-node", Started: now.Add(-seen), LastPoll: now, Totals: &outbox.Totals{}}, time.Hour))
+	}
+	report("shop-1", time.Hour)
+	// later makes the browser's clock show a later time.
+	const later = `(() => { const now = Date.now; Date.now = () => now() + 3600e3; return true; })()`
+	v.to("events")
+	ages := func() []string {
+		return eval[[]string](v, `[...document.querySelectorAll("main time.age")].map((age) => age.textContent)`)
+	}
+	require.Equal(t, []string{"2 min ago", "in 9 min"}, ages())
+	eval[bool](v, later)
+	require.True(t, v.until(func() bool { return strings.HasPrefix(ages()[0], "1 h ") && strings.HasSuffix(ages()[1], " min ago") }), "%q", ages())
+
+	v.to("")
+	eval[bool](v, later)
+	started := func() string {
+		return eval[string](v, `[...document.querySelectorAll("#processes tbody tr")].map((row) => row.querySelector("th").textContent + ": " + row.lastElementChild.textContent).join()`)
+	}
+	require.True(t, v.until(func() bool { return strings.HasPrefix(started(), "shop-1: 2 h ") }), started())
+	report("shop-2", 0)
+	require.NoError(t, v.outbox.Pause(t.Context(), outbox.Pause{Kind: outbox.EventKind{EventType: "T"}}))
+	require.True(t, v.until(func() bool {
+		return regexp.MustCompile(`^shop-1: 2 h \d min ago,shop-2: 1 h \d min ago$`).MatchString(started())
+	}), started())
+	v.see("T, since ")
+	v.clean("ages")
+
+	command(v, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	v.to("events")
+	require.Equal(t, "2 min ago", ages()[0], "without a script the ages are those of the page")
 }

@@ -34,14 +34,13 @@ type visit struct {
 
 	mu       sync.Mutex
 	problems []string // errors in the browser's console
-	took     time.Duration
 }
 
 // open serves an outbox with these rows under a prefix, and opens a tab.
-func open(t *testing.T, target testdb.Target, rows ...dashtest.Row) *visit {
+func open(t *testing.T, rows ...dashtest.Row) *visit {
 	t.Helper()
-	v := &visit{t: t, db: testdb.Open(t, target)}
-	store := map[testdb.Kind]func(...sqlstore.Option) *sqlstore.Store{testdb.SQLite: sqlstore.SQLite, testdb.Postgres: sqlstore.Postgres}[target.Kind]()
+	v := &visit{t: t, db: testdb.Open(t, testdb.Main()[2])} // SQLite: pages are the same on each database
+	store := sqlstore.SQLite()
 	require.NoError(t, store.CreateSchema(t.Context(), v.db.DB))
 	require.NoError(t, dashtest.Insert(t.Context(), v.db.DB, v.db.Kind, rows...))
 	var err error
@@ -58,7 +57,7 @@ func open(t *testing.T, target testdb.Target, rows ...dashtest.Row) *visit {
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("/ops/outbox/", http.StripPrefix("/ops/outbox", page))
-	server := httptest.NewServer(v.timed(mux))
+	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		page.EndStreams()
 		require.NoError(t, page.Wait(context.Background())) //nolint:usetesting // it has ended by then.
@@ -67,19 +66,6 @@ func open(t *testing.T, target testdb.Target, rows ...dashtest.Row) *visit {
 	v.url = server.URL + "/ops/outbox/shop/"
 	v.tab()
 	return v
-}
-
-// timed measures the server's time for a page.
-func (v *visit) timed(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		next.ServeHTTP(w, r)
-		if r.Header.Get("Sec-Fetch-Dest") == "document" {
-			v.mu.Lock()
-			v.took = time.Since(began)
-			v.mu.Unlock()
-		}
-	})
 }
 
 // tab opens one that notes each error in the console: of a script, or of the
@@ -175,7 +161,3 @@ func (v *visit) until(condition func() bool) bool {
 	}
 	return true
 }
-
-func sqlite() testdb.Target { return testdb.Main()[2] }
-
-func postgres() testdb.Target { return testdb.Main()[0] }

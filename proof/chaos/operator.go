@@ -18,13 +18,15 @@ type operator struct {
 	ob   *outbox.Outbox
 	db   *sql.DB
 	kind string
+	// deletions are ids of deletions that may be undone.
+	deletions []string
 }
 
-// operate replays and deletes dead letters and pauses types, until ctx ends.
+// operate replays, deletes and restores dead letters and pauses types, until ctx ends.
 func (o *operator) operate(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait(ctx, time.Duration(100+rand.IntN(400))*time.Millisecond)
-		switch rand.IntN(4) {
+		switch rand.IntN(5) {
 		case 0:
 			o.replay(ctx, 1+rand.IntN(5))
 		case 1:
@@ -33,6 +35,8 @@ func (o *operator) operate(ctx context.Context) {
 			_, _ = o.ob.DeadLetters().ReplayAll(ctx, outbox.DeadFilter{}, 5)
 		case 3:
 			o.pause(ctx)
+		case 4:
+			o.restore(ctx)
 		}
 	}
 }
@@ -47,7 +51,18 @@ func (o *operator) replay(ctx context.Context, n int) {
 func (o *operator) delete(ctx context.Context, n int) {
 	page, _ := o.ob.DeadLetters().Find(ctx, outbox.DeadQuery{Limit: n})
 	for _, l := range page.Rows {
-		_ = o.ob.DeadLetters().Delete(ctx, l.EventID)
+		if d, _ := o.ob.DeadLetters().Delete(ctx, l.EventID); d.ID != "" {
+			o.deletions = append(o.deletions, d.ID)
+		}
+	}
+}
+
+// restore undoes half of the deletions, of which some are undone already, and some were never carried out.
+func (o *operator) restore(ctx context.Context) {
+	for _, id := range o.deletions {
+		if rand.IntN(2) == 0 {
+			_, _ = o.ob.DeadLetters().Restore(ctx, id)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (r *run) carryOut(ctx context.Context) (checker.History, error) {
 	if err != nil {
 		return checker.History{}, err
 	}
-	r.operator = operator{ob, r.base.db, r.plan.Database}
+	r.operator = operator{ob: ob, db: r.base.db, kind: r.plan.Database}
 	defer r.processes.End()
 	if err := r.begin(ctx); err != nil {
 		return checker.History{}, err

@@ -100,6 +100,12 @@ var broken = []struct {
 	{"at once, without a fault of the first", RuleExplained, tell("multi").commit("t1", "e1").begin("a", "e1").fault(Network, "b", lease).
 		begin("b", "e1").end("b", "e1", Done).end("a", "e1", Done)},
 
+	{"at once, by a process that was stopped before it had the event, first", RuleExplained, tell("multi").fault(Stop, "a", lease).wait(lease+step).commit("t1", "e1").
+		begin("a", "e1").begin("b", "e1").end("a", "e1", Done).end("b", "e1", Done)},
+	{"at once, by a process that was stopped before it had the key, first", RuleExplained, tell("by-key").fault(Stop, "a", lease).wait(lease+step).commit("t1", "k1").
+		begin("a", "k1").begin("b", "k1").end("a", "k1", Done).end("b", "k1", Done)},
+	{"again, long after a delivery under a lease that was lost", RuleExplained, tell("multi").commit("t1", "e1").fault(Stop, "a", 2*lease).wait(2*lease+step).
+		done("a", "e1").wait(2*lease).done("b", "e1")},
 	{"again, by more calls than a stopped process has workers", RuleExplained, tell("by-key").promise(func(p *Promise) { p.Workers = 1 }).
 		commit("t1", "e1", "e2").fault(Stop, "a", 2*lease).wait(lease).done("b", "e1", "e2").wait(lease).done("a", "e1", "e2")},
 	{"at once with a process that was stopped before it had the event", RuleExplained, tell("multi").fault(Stop, "a", lease).wait(4*lease).commit("t1", "e1").fails("b", "e1", 1).
@@ -133,6 +139,9 @@ var broken = []struct {
 		replayed("m1/stock").dead("m1/stock")},
 	{"a listener's deleted dead letter is still there", RuleOperators, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 3).
 		deleted("m1/stock").dead("m1/stock")},
+	{"a restored dead letter is gone", RuleDelivered, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").restored("e1").noRow("e1")},
+	{"a dead letter is restored that was not deleted", RuleRecords, tell("multi").commit("t1", "e1").fails("a", "e1", 3).restored("e1").dead("e1")},
+	{"a dead letter is deleted again and still there", RuleOperators, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").restored("e1").deleted("e1").dead("e1")},
 	{"a deleted dead letter is still there", RuleOperators, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").dead("e1")},
 
 	{"delivered after it expired", RuleExpires, tell("multi").commit("t1", "x1").wait(expires+2*time.Second).done("a", "x1")},

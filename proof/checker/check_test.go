@@ -28,6 +28,9 @@ var good = []struct {
 	{"deferrals are not attempts", 0, tell("multi").commit("t1", "e1").try("a", "e1", Later).try("a", "e1", Later).
 		try("a", "e1", Later).try("a", "e1", Later).done("a", "e1")},
 	{"dead, replayed, done", 0, tell("multi").commit("t1", "e1").fails("a", "e1", 3).replayed("e1").fails("a", "e1", 2).done("a", "e1")},
+	{"deleted and restored", 0, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").restored("e1").dead("e1")},
+	{"restored and deleted again", 0, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").restored("e1").deleted("e1").noRow("e1")},
+	{"a DEAD event of a key is restored after the key went on", 0, tell("by-key").commit("t1", "k1", "k2").fails("a", "k1", 3).deleted("k1").done("a", "k2").restored("k1").dead("k1")},
 	{"dead and deleted", 0, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").noRow("e1")},
 	{"buried", 0, tell("multi").commit("t1", "e1").try("a", "e1", Buried).row("e1", Row{Status: "DEAD", LastError: "no"})},
 	{"deleted when done", 0, tell("multi").promise(func(p *Promise) { p.DeletesDone = true }).commit("t1", "e1").done("a", "e1").noRow("e1")},
@@ -50,6 +53,10 @@ var good = []struct {
 		wait(lease).end("a", "e1", Done)},
 	{"stopped at the beginning of a delivery", 1, tell("multi").commit("t1", "e1").fault(Stop, "a", 2*lease).wait(lease).done("b", "e1").
 		wait(lease).done("a", "e1")},
+	{"stopped with the event in the queue, and begun before the process that took over", 1, tell("multi").commit("t1", "e1").fault(Stop, "a", 2*lease).wait(2*lease+step).
+		begin("a", "e1").begin("b", "e1").end("a", "e1", Done).end("b", "e1", Done)},
+	{"stopped at the beginning, and begun before the process that took over", 1, tell("by-key").commit("t1", "k1").fault(Stop, "a", 2*lease).wait(2*lease+step).
+		begin("a", "k1").begin("b", "k1").end("a", "k1", Done).end("b", "k1", Done)},
 	{"the network is cut", 1, tell("multi").commit("t1", "e1").fault(Network, "a", 2*lease).done("a", "e1").wait(lease).done("b", "e1")},
 	{"the server dies under all", 1, tell("multi").commit("t1", "e1").done("a", "e1").fault(Server, "", lease).wait(2*lease).done("b", "e1")},
 	{"a listener is cut off by the shutdown", 1, tell("multi").commit("t1", "m1").fault(Terminate, "a", 0).

@@ -23,7 +23,8 @@ type facts struct {
 	lateCalls  map[fault]int     // after a stop
 	closed     map[string]Record // by process
 	replays    map[Target][]time.Time
-	deleted    map[Target]bool
+	deleted    map[Target]bool        // also those that were restored afterwards
+	gone       map[Target]bool        // deleted and not restored
 	expiries   map[string][]time.Time // by event; see OpExpired
 	requests   map[string]*requests   // by Idempotency-Key
 }
@@ -72,7 +73,7 @@ func arrange(h History) *facts {
 	h.Promise = h.Promise.withDefaults()
 	f := &facts{
 		History: h, txs: map[string]*transaction{}, byID: map[string]*event{}, to: map[Target][]*delivery{},
-		keys: map[string][]*event{}, lateCalls: map[fault]int{}, closed: map[string]Record{}, replays: map[Target][]time.Time{}, deleted: map[Target]bool{}, expiries: map[string][]time.Time{},
+		keys: map[string][]*event{}, lateCalls: map[fault]int{}, closed: map[string]Record{}, replays: map[Target][]time.Time{}, deleted: map[Target]bool{}, gone: map[Target]bool{}, expiries: map[string][]time.Time{},
 		requests: map[string]*requests{},
 	}
 	f.Records = slices.Clone(f.Records)
@@ -154,7 +155,7 @@ func (f *facts) arrangeOperators() {
 				f.expiries[e.ID] = append(f.expiries[e.ID], r.At)
 			}
 		}
-		if r.Op != OpReplayed && r.Op != OpDeleted {
+		if r.Op != OpReplayed && r.Op != OpDeleted && r.Op != OpRestored {
 			continue
 		}
 		for _, e := range r.Events {
@@ -164,8 +165,13 @@ func (f *facts) arrangeOperators() {
 				f.broken(RuleRecords, e.ID, "%s, but there was no such row", r.Op)
 			case r.Op == OpReplayed:
 				f.replays[t] = append(f.replays[t], r.At)
+			case r.Op == OpRestored:
+				if !f.gone[t] {
+					f.broken(RuleRecords, e.ID, "it was restored, and it was not deleted")
+				}
+				delete(f.gone, t)
 			default:
-				f.deleted[t] = true
+				f.deleted[t], f.gone[t] = true, true
 			}
 		}
 	}

@@ -67,8 +67,13 @@ func (fs faults) death(process string) time.Time {
 
 // during reports whether a fault of a process overlaps a time. Without kinds, every fault counts.
 func (fs faults) during(process string, from, until time.Time, kinds ...string) bool {
+	return fs.since(time.Time{}, process, from, until, kinds...)
+}
+
+// since is during for the faults that began at a time or later.
+func (fs faults) since(began time.Time, process string, from, until time.Time, kinds ...string) bool {
 	overlaps := func(f fault) bool {
-		return (len(kinds) == 0 || slices.Contains(kinds, f.kind)) && !f.until.Before(from) && !f.from.After(until)
+		return (len(kinds) == 0 || slices.Contains(kinds, f.kind)) && !f.from.Before(began) && !f.until.Before(from) && !f.from.After(until)
 	}
 	return slices.ContainsFunc(fs[process], overlaps) || process != "" && slices.ContainsFunc(fs[""], overlaps)
 }

@@ -49,9 +49,11 @@ const (
 	OpDrained  Op = "drained"
 
 	// OpReplayed, OpDeleted: an operator has replayed or deleted the dead letters Events, which
-	// have the ids of their rows. At is a time before the call ended.
+	// have the ids of their rows. OpRestored: an operator has undone a deletion. At is a time before the
+	// call ended.
 	OpReplayed Op = "replayed"
 	OpDeleted  Op = "deleted"
+	OpRestored Op = "restored"
 	// OpExpired: the rows of Events became DEAD as expired, or were deleted while they were pending,
 	// which is how an expired event is dropped and how OnDone: Delete ends an event that was
 	// delivered. At is a time before the statement ended.

@@ -71,7 +71,7 @@ var Rules = []RuleText{
 	{RuleOnce, "An effect through Complete or the inbox stands exactly once for a delivered event, at most once for a DEAD one, and never for one that was rolled back."},
 	{RuleSubscriptions, "Each listener of an event succeeds or has its own DEAD row, and the failure of one does not repeat another that succeeded."},
 	{RuleTwice, "Without a fault (a shutdown is none) no event is delivered to a listener again after a success, or by two at once."},
-	{RuleExplained, "With faults, each such repeat is explained: by a fault of the first delivery's process, between that delivery's beginning and one lease after its end; or because a fault made the second one's process lose its lease before the first began, or the first one's process before a third began, by the process that took over."},
+	{RuleExplained, "With faults, each such repeat is explained: by a fault of the first delivery's process, between that delivery's beginning and one lease after its end; or because a fault made one of the two processes lose its lease before the first began, or the first one's process before a third began, by the process that took over."},
 	{RuleOrder, "The first deliveries of a key's events are in order, each after the success of the one before; if one is delivered again, so are those behind it that were delivered already."},
 	{RuleOneAtATime, "Two events of a key are not delivered at the same time, unless a fault of the first one's process explains it."},
 	{RuleOneProcess, "In single and ordered mode one process at a time delivers, unless a fault of the first one explains it."},

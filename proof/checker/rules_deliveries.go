@@ -68,7 +68,7 @@ func (f *facts) checkRepeat(before, again *delivery) {
 // judge finds the rule that a repeat breaks. The rule is empty if the repeat breaks no rule.
 func (f *facts) judge(before, again *delivery) (rule Rule, what string) {
 	switch {
-	case f.explains(before, again.begin, Kill, Stop, Network, Server, Clock), f.late(before, again), f.lateBefore(before):
+	case f.explains(before, again.begin, Kill, Stop, Network, Server, Clock), f.late(before, again), f.lateBefore(before), f.overtaken(before, again):
 		return "", ""
 	case f.explains(before, again.begin, Terminate):
 		// A Close that returns no error has stored each success, but releases an event
@@ -108,6 +108,23 @@ func (f *facts) lateBefore(before *delivery) bool {
 	return f.Promise.Mode == "multi" && slices.ContainsFunc(f.to[before.Target], func(d *delivery) bool {
 		return d.process != before.process && d.begin.Before(before.begin) && f.late(d, before)
 	})
+}
+
+// overtaken reports whether the delivery before is such a one, of an event that the process had when the
+// fault began: the process that took over was about to begin too.
+func (f *facts) overtaken(before, again *delivery) bool {
+	if before.process == again.process || again.begin.After(before.end.Add(f.Promise.Lease)) {
+		return false
+	}
+	written := f.byID[before.Event].tx.commit
+	if f.Promise.Mode == "multi" {
+		return f.faults.since(written, before.process, before.begin.Add(-2*f.Promise.Lease), before.begin, Stop, Network, Server, Clock)
+	}
+	stop, ok := f.afterStop(before)
+	if ok = ok && !stop.from.Before(written); ok {
+		f.lateCalls[stop]++
+	}
+	return ok && f.lateCalls[stop] <= f.Promise.Workers
 }
 
 // sibling reports whether, between two deliveries to a listener, a delivery to another listener of
@@ -196,7 +213,7 @@ func (f *facts) checkOperators() {
 			f.broken(RuleOperators, t.Event, "the dead letter %v was replayed and not delivered again", t)
 		}
 	}
-	for _, t := range inOrder(f.deleted) {
+	for _, t := range inOrder(f.gone) {
 		if row, ok := f.Rows[t]; ok {
 			f.broken(RuleOperators, t.Event, "the dead letter %v was deleted, and its row is %s", t, row.Status)
 		}

@@ -106,7 +106,7 @@ func (f *facts) checkFate(e *event) {
 	switch {
 	case ok && row.Status == statusDone:
 		f.checkDone(e)
-	case ok, f.deleted[Target{Event: e.ID}]:
+	case ok, f.gone[Target{Event: e.ID}]:
 	default:
 		f.checkGone(e)
 	}
@@ -115,7 +115,7 @@ func (f *facts) checkFate(e *event) {
 // undelivered are the listeners of an event that never succeeded and have no separate row.
 func (f *facts) undelivered(e *event) (without []Target) {
 	for _, t := range f.targets(e) {
-		if _, own, _ := f.row(t); !own && !f.deleted[t] && !f.delivered(t) {
+		if _, own, _ := f.row(t); !own && !f.gone[t] && !f.delivered(t) {
 			without = append(without, t)
 		}
 	}

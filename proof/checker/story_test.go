@@ -297,6 +297,10 @@ func (s *story) deleted(of ...string) *story {
 	return s.add(checker.Record{Process: "operator", Op: checker.OpDeleted, Events: rows(of)})
 }
 
+func (s *story) restored(of ...string) *story {
+	return s.add(checker.Record{Process: "operator", Op: checker.OpRestored, Events: rows(of)})
+}
+
 // promise changes what the run promises.
 func (s *story) promise(change func(*checker.Promise)) *story {
 	change(&s.h.Promise)

@@ -25,18 +25,20 @@ var tables = []string{
 	"INSERT INTO fault_watch VALUES (0)",
 	// A row for each effect of a listener; nothing prevents a second row for the same effect.
 	"CREATE TABLE fault_effects (event VARCHAR(64) NOT NULL, listener VARCHAR(64) NOT NULL)",
-	// A row for each time a DEAD row was deleted, by an operator or the purger, or replayed, and for
-	// each time a row of type Brief became DEAD as expired or was deleted while it was pending. did
+	// A row for each time a DEAD row was deleted, by an operator or the purger, replayed, or restored, and
+	// for each time a row of type Brief became DEAD as expired or was deleted while it was pending. did
 	// is a checker.Op.
 	"CREATE TABLE fault_dead (event VARCHAR(64) NOT NULL, did VARCHAR(16) NOT NULL, at BIGINT NOT NULL)",
 }
 
-// triggers fill fault_dead, in the transaction that deletes or replays; times are
+// triggers fill fault_dead, in the transaction that deletes, replays or restores; times are
 // microseconds since 1970.
 func triggers(d inbox.Dialect) (statements []string) {
 	const now = "EXTRACT(EPOCH FROM clock_timestamp()) * 1000000"
 	for _, t := range []struct{ name, on, when, returned, did string }{
 		{"fault_deleted", "DELETE", "OLD.status = 3", "OLD", string(checker.OpDeleted)},
+		{"fault_taken", "UPDATE", "OLD.status = 3 AND NEW.status = 1 AND NEW.locked_by LIKE '" + outbox.DeletedBy + "%'", "NEW", string(checker.OpDeleted)},
+		{"fault_restored", "UPDATE", "OLD.status = 1 AND NEW.status = 3", "NEW", string(checker.OpRestored)},
 		{"fault_replayed", "UPDATE", "OLD.status = 3 AND NEW.status IN (0, 2)", "NEW", string(checker.OpReplayed)},
 		{"fault_expired", "UPDATE", "OLD.event_type = '" + Brief + "' AND NEW.status = 3 AND NEW.last_error LIKE 'expired%'", "NEW", string(checker.OpExpired)},
 		{"fault_dropped", "DELETE", "OLD.event_type = '" + Brief + "' AND OLD.status IN (0, 2)", "OLD", string(checker.OpExpired)},
@@ -193,7 +195,8 @@ func Read(ctx context.Context, db *sql.DB, h *checker.History) error {
 	if err != nil {
 		return err
 	}
-	const rows = "SELECT event_id, COALESCE(headers, '{}'), status, attempts, COALESCE(last_error, ''), COALESCE(locked_by, '') FROM outbox_event"
+	const rows = "SELECT event_id, COALESCE(headers, '{}'), status, attempts, COALESCE(last_error, ''), COALESCE(locked_by, '') FROM outbox_event" +
+		" WHERE NOT (status = 1 AND COALESCE(locked_by, '') LIKE '" + outbox.DeletedBy + "%')" // of deleted dead letters
 	return each(ctx, db, rows, func(scan func(...any) error) error {
 		var (
 			id      string

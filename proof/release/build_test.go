@@ -112,6 +112,14 @@ func TestThePackagesForUsersAreFound(t *testing.T) {
 // check uses the modules of a repository from their zips alone.
 func check(t *testing.T, dir string) error {
 	t.Helper()
+	return each(t, dir, func(c *release.Checker, m *release.BuiltModule) error {
+		return errors.Join(c.Tidy(t.Context(), m), c.Imports(t.Context(), m), c.Packages(t.Context(), m), c.Programs(t.Context(), m))
+	})
+}
+
+// each calls use for the modules of a repository until it returns an error.
+func each(t *testing.T, dir string, use func(*release.Checker, *release.BuiltModule) error) error {
+	t.Helper()
 	repository, err := release.Load(t.Context(), dir)
 	require.NoError(t, err)
 	temporary := t.TempDir()
@@ -121,7 +129,7 @@ func check(t *testing.T, dir string) error {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, checker.Close()) }()
 	for _, m := range built.Modules {
-		if err := errors.Join(checker.Tidy(t.Context(), m), checker.Packages(t.Context(), m), checker.Programs(t.Context(), m)); err != nil {
+		if err := use(checker, m); err != nil {
 			return err
 		}
 	}
@@ -131,6 +139,16 @@ func check(t *testing.T, dir string) error {
 func TestTheModulesOfABoxAreOfUseAlone(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, check(t, commitBox(t, nil)))
+}
+
+// git ignores the package, so that users would not get it. Nothing is compiled to notice.
+func TestAPackageThatIsInNoZipIsNamed(t *testing.T) {
+	t.Parallel()
+	err := each(t, commitBox(t, map[string]string{
+		".gitignore": "/ignored.go\n/lost\n", "lost/lost.go": "package lost\n",
+		"box.go": "package box\n\nimport _ \"github.com/example/box/lost\"\n\nconst Name = \"box\"\n",
+	}), func(c *release.Checker, m *release.BuiltModule) error { return c.Imports(t.Context(), m) })
+	require.ErrorContains(t, err, "github.com/example/box/lost")
 }
 
 // A workspace and replace lines hide this: beside the module there is the package.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 )
 
 // Checker uses released modules as a user does: each from its zip alone.
@@ -30,22 +31,32 @@ func NewChecker(ctx context.Context, built *Built, dir string, online bool) (*Ch
 // Close removes the module cache of the checker.
 func (c *Checker) Close() error { return c.cache.Remove() }
 
+// Imports adds each public package and each program of a module to an empty module, and finds all packages
+// that they import. Nothing is compiled.
+func (c *Checker) Imports(ctx context.Context, m *BuiltModule) error {
+	packages := slices.Concat(m.Packages, m.Programs)
+	return c.alone(ctx, m, packages, append([]string{"list", "-deps"}, packages...))
+}
+
 // Packages adds each public package of a module to an empty module, and builds it.
 func (c *Checker) Packages(ctx context.Context, m *BuiltModule) error {
 	if len(m.Packages) == 0 {
 		return nil
 	}
+	return c.alone(ctx, m, m.Packages, append([]string{"build"}, m.Packages...))
+}
+
+// alone runs a go command in a new module, to which it has added packages.
+func (c *Checker) alone(ctx context.Context, m *BuiltModule, packages, command []string) error {
 	dir, err := os.MkdirTemp(c.dir, "alone-")
 	if err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
 	get := []string{"get"}
-	for _, imported := range m.Packages {
+	for _, imported := range packages {
 		get = append(get, imported+"@"+c.built.Version)
 	}
-	for _, arguments := range [][]string{
-		{"mod", "init", "example.com/alone"}, get, append([]string{"build"}, m.Packages...),
-	} {
+	for _, arguments := range [][]string{{"mod", "init", "example.com/alone"}, get, command} {
 		if err := c.run(ctx, dir, m, arguments...); err != nil {
 			return err
 		}

@@ -218,8 +218,9 @@ func TestFailuresShowNoSecret(t *testing.T) {
 func (s shop) changes() {
 	s.t.Helper()
 	ctx := outbox.WithOperator(s.t.Context(), outbox.Operator{Name: "anna", From: "10.0.0.7"})
-	require.NoError(s.t, s.ob.DeadLetters().Delete(ctx, "IsDead"))
-	_, err := s.ob.DeadLetters().DeleteAll(ctx, outbox.DeadFilter{TenantID: secrets.Tenant}, 0)
+	_, err := s.ob.DeadLetters().Delete(ctx, "IsDead")
+	require.NoError(s.t, err)
+	_, err = s.ob.DeadLetters().DeleteAll(ctx, outbox.DeadFilter{TenantID: secrets.Tenant}, 0)
 	require.NoError(s.t, err)
 	page, err := s.ob.Audit(ctx, outbox.AuditQuery{})
 	require.NoError(s.t, err)

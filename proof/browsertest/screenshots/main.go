@@ -108,18 +108,31 @@ func run(ctx context.Context, folder string, all bool) error {
 	if err := ob.Pause(outbox.WithOperator(ctx, outbox.Operator{Name: "ada"}), outbox.Pause{Kind: outbox.EventKind{AggregateType: "Order", EventType: "OrderReminder"}}); err != nil {
 		return err
 	}
-	if err := announce(ctx, store, db, time.Now()); err != nil {
+	if err := errors.Join(announceOld(ctx, store, db), announce(ctx, store, db, time.Now())); err != nil {
 		return err
 	}
 	return shoot(ctx, folder, shots(all), ob, store, db)
 }
 
+// announceOld is the report of a node that has the version before.
+func announceOld(ctx context.Context, store *sqlstore.Store, db *sql.DB) error {
+	return store.Announce(ctx, db, outbox.Node{
+		Owner: "shop-0", Mode: "multi-node", Version: "v1.8.2", Started: time.Now().Add(-26 * time.Hour), LastPoll: time.Now(), Totals: &outbox.Totals{},
+	}, time.Hour)
+}
+
 // announce is the report of a node that started then.
 func announce(ctx context.Context, store *sqlstore.Store, db *sql.DB, started time.Time) error {
 	n := int64(time.Since(started).Seconds())
+	kind := func(event outbox.EventType, delivered, failed int64) outbox.KindTotals {
+		return outbox.KindTotals{Kind: outbox.EventKind{AggregateType: "Order", EventType: event}, Delivered: delivered, Failed: failed}
+	}
 	return store.Announce(ctx, db, outbox.Node{
-		Owner: "shop-1", Mode: "multi-node", Started: started, LastPoll: time.Now(), HotDepth: 2,
-		Totals: &outbox.Totals{Written: 30*n + n*n/8, Delivered: 29*n + n*n/8, Failed: n * n / 400, Latencies: []int64{0, 2 * n, 0, 8 * n, 9 * n, 5 * n, 3 * n, n, 0, n}},
+		Owner: "shop-1", Mode: "multi-node", Version: "v1.9.0", Started: started, LastPoll: time.Now(), HotDepth: 2,
+		Totals: &outbox.Totals{
+			Written: 30*n + n*n/8, Delivered: 29*n + n*n/8, Failed: n * n / 400, Latencies: []int64{0, 2 * n, 0, 8 * n, 9 * n, 5 * n, 3 * n, n, 0, n},
+			Kinds: []outbox.KindTotals{kind("OrderPlaced", 20*n, 0), kind("OrderPaid", 9*n, n*n/400), kind("OrderReminder", n/10, 0)},
+		},
 	}, time.Minute)
 }
 
