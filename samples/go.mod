@@ -17,9 +17,12 @@ require (
 	github.com/outboxkit/outbox-go/echo5mw v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/fxmodule/fxotel v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/fxmodule/fxprom v0.0.0-00010101000000-000000000000
+	github.com/outboxkit/outbox-go/relay/cdc v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/relay/nats v0.0.0-00010101000000-000000000000
+	github.com/outboxkit/outbox-go/relay/webhook v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/common v0.72.1
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	github.com/stretchr/testify v1.12.1
 	github.com/uptrace/bun v1.3.0
 	github.com/uptrace/bun/dialect/mysqldialect v1.3.0
@@ -40,6 +43,7 @@ require (
 )
 
 require (
+	code.dny.dev/ssrf v0.3.0 // indirect
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -113,5 +117,7 @@ replace (
 	github.com/outboxkit/outbox-go/echo5mw => ../echo5mw
 	github.com/outboxkit/outbox-go/fxmodule/fxotel => ../fxmodule/fxotel
 	github.com/outboxkit/outbox-go/fxmodule/fxprom => ../fxmodule/fxprom
+	github.com/outboxkit/outbox-go/relay/cdc => ../relay/cdc
 	github.com/outboxkit/outbox-go/relay/nats => ../relay/nats
+	github.com/outboxkit/outbox-go/relay/webhook => ../relay/webhook
 )

@@ -49,7 +49,7 @@ func TestTheTablesOfMetricsAreWhatIsRegistered(t *testing.T) {
 }
 
 // ofKind have labels also when events have none: the kinds are those of rules.
-var ofKind = []string{"outbox_fleetwide_share", "outbox_kind_late_age_seconds"}
+var ofKind = []string{"outbox_fleetwide_share", "outbox_kind_late_age_seconds", "outbox_kind_pause_age_seconds"}
 
 // labelsOf are the labels of a metric, as the tables call them. The second family is that
 // of an outbox whose events have labels.

@@ -30,7 +30,7 @@ const (
 type polled struct{}
 
 func (polled) Stats(context.Context) (outbox.Stats, error) {
-	return outbox.Stats{PollInterval: 1, Shares: []outbox.OwnShare{{Kind: outbox.EventKind{EventType: "Placed"}, Parts: 1, Of: 2}}, Late: []outbox.LateKind{{Kind: outbox.EventKind{EventType: "Placed"}}}}, nil
+	return outbox.Stats{PollInterval: 1, Shares: []outbox.OwnShare{{Kind: outbox.EventKind{EventType: "Placed"}, Parts: 1, Of: 2}}, Late: []outbox.LateKind{{Kind: outbox.EventKind{EventType: "Placed"}}}, Paused: []outbox.Pause{{Kind: outbox.EventKind{EventType: "Placed"}}}}, nil
 }
 
 // gather registers everything there is and returns it by name.

@@ -69,7 +69,7 @@ func TestAlertsUseMetricsThatExistAndAreExplained(t *testing.T) {
 }
 
 // TestSumsLeaveOutTheLabelsOfTheProcessAndOfTheEvent: with a label of the event
-// in it, each kind of events would be judged alone, as the rules of a kind do.
+// in it, each kind of events would be judged alone, as the rules of a kind do, and that of dead letters.
 func TestSumsLeaveOutTheLabelsOfTheProcessAndOfTheEvent(t *testing.T) {
 	t.Parallel()
 	const process, event = "instance, pod", "event_type, aggregate_type, listener, outbox_event_type, outbox_aggregate_type, outbox_listener"
@@ -84,7 +84,7 @@ func TestSumsLeaveOutTheLabelsOfTheProcessAndOfTheEvent(t *testing.T) {
 			want := process
 			if slices.ContainsFunc(metricsOf(rule.Expr), func(name string) bool { return ofEvents[name] }) {
 				want += ", " + event
-				if strings.HasPrefix(rule.Alert, "OutboxKind") {
+				if strings.HasPrefix(rule.Alert, "OutboxKind") || rule.Alert == "OutboxDeadLettersGrowing" {
 					want = process + ", listener, outbox_listener"
 				}
 			}

@@ -84,7 +84,7 @@ func TestTheButtonsGiveTheDashboardSomethingToShow(t *testing.T) {
 		return len(after) == len(before)+2
 	}, 60*time.Second, 20*time.Millisecond, "the replayed event is delivered")
 	require.Contains(t, again.page(t, http.MethodGet, "/outbox/shop/dead"), "No event is dead.")
-	require.Contains(t, again.submit(t, "act", again.page(t, http.MethodGet, "/outbox/shop/steering"), "wake"), "wake done")
+	require.Contains(t, again.submit(t, "act", again.page(t, http.MethodGet, "/outbox/shop/steering"), "wake"), "The poller of this process was woken")
 }
 
 var (

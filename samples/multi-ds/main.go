@@ -1,5 +1,5 @@
 // Multi-ds is an app with two databases, each with its own outbox: orders with GORM, the inventory
-// with bun. Each request writes to both databases, in one transaction per database, and a listener
+// with bun. Each request writes to both databases, in a transaction of each, and a listener
 // that both outboxes share keeps a ledger.
 //
 //	go run ./samples/multi-ds

@@ -102,6 +102,27 @@ func Example_pages() {
 	// 2 mail server refused the address of 2
 }
 
+// Delete dead letters, and undo the deletion.
+func Example_undo() {
+	undo, err := withdraw(context.Background(), newShop(), "OrderPlaced")
+	check(err)
+	check(undo())
+	// Output:
+	// deleted 3 dead letters
+	// restored 3 dead letters
+}
+
+// withdraw deletes the dead letters of a kind. undo makes them dead letters again.
+func withdraw(ctx context.Context, ob *outbox.Outbox, kind outbox.EventType) (undo func() error, err error) {
+	deletion, err := ob.DeadLetters().DeleteAll(ctx, outbox.DeadFilter{EventType: kind}, 0)
+	fmt.Println("deleted", deletion.Count, "dead letters")
+	return func() error {
+		n, err := ob.DeadLetters().Restore(ctx, deletion.ID)
+		fmt.Println("restored", n, "dead letters")
+		return err // outbox.ErrNotFound if a purge deleted them, or they are restored already
+	}, err
+}
+
 // export calls fn with each dead letter of a kind, in the order of death.
 func export(ctx context.Context, ob *outbox.Outbox, fn func(outbox.DeadLetter) error) error {
 	query := outbox.DeadQuery{DeadFilter: outbox.DeadFilter{EventType: "OrderPlaced", Since: time.Now().Add(-24 * time.Hour)}}
