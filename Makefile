@@ -40,7 +40,7 @@ RELAYS        := relay/rabbitmq $(filter-out relay/rabbitmq,$(filter relay/%,$(N
 APART         := proof/browsertest proof/migrationtest
 LIBRARY       := $(filter-out bench proof $(APART) $(RELAYS),$(NESTED))
 # Programs and pages are built with the newest versions alone.
-FLOORS        := . $(filter-out docs samples cmd/outbox,$(LIBRARY)) $(RELAYS)
+FLOORS        := . $(filter-out docs/code samples cmd/outbox,$(LIBRARY)) $(RELAYS)
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z0-9\/]*\):.*/\1/p' Makefile) # all of them

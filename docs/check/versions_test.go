@@ -18,7 +18,7 @@ var drivers = map[string]string{
 // `make test/floors`, and the version that the other tests ran with.
 func TestTheVersionsOfTheDriversAreTheTestedVersions(t *testing.T) {
 	t.Parallel()
-	newest, oldest := readDocument(t, "go.mod"), readDocument(t, "../go.mod")
+	newest, oldest := readDocument(t, "code/go.mod"), readDocument(t, "../go.mod")
 	for path, row := range map[string]string{"README.md": "| drivers |", "docs/zh-CN/README.md": "| 驱动 |"} {
 		_, cells, found := strings.Cut(readDocument(t, "../"+path), row)
 		require.True(t, found, "%s has no row %q", path, row)
@@ -27,7 +27,7 @@ func TestTheVersionsOfTheDriversAreTheTestedVersions(t *testing.T) {
 		for name, module := range drivers {
 			want := version(newest, module+" v")
 			require.NotEmpty(t, want, module)
-			require.Equal(t, want, version(tested, name+" "), "%s: the tested version of %s is that of docs/go.mod", path, name)
+			require.Equal(t, want, version(tested, name+" "), "%s: the tested version of %s is that of docs/code/go.mod", path, name)
 			want = version(oldest, module+" v")
 			require.NotEmpty(t, want, module)
 			require.Equal(t, want, version(supported, name+" "), "%s: the oldest version of %s is that of go.mod", path, name)

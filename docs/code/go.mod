@@ -1,4 +1,4 @@
-module github.com/outboxkit/outbox-go/docs
+module github.com/outboxkit/outbox-go/docs/code
 
 go 1.26.0
 
@@ -145,21 +145,21 @@ require (
 )
 
 replace (
-	github.com/outboxkit/outbox-go => ../
-	github.com/outboxkit/outbox-go/adapters/otel => ../adapters/otel
-	github.com/outboxkit/outbox-go/adapters/pgnotify => ../adapters/pgnotify
-	github.com/outboxkit/outbox-go/adapters/pgx => ../adapters/pgx
-	github.com/outboxkit/outbox-go/adapters/pqnotify => ../adapters/pqnotify
-	github.com/outboxkit/outbox-go/adapters/prometheus => ../adapters/prometheus
-	github.com/outboxkit/outbox-go/connecttx => ../connecttx
-	github.com/outboxkit/outbox-go/contracts => ../contracts
-	github.com/outboxkit/outbox-go/echo5mw => ../echo5mw
-	github.com/outboxkit/outbox-go/fibermw => ../fibermw
-	github.com/outboxkit/outbox-go/fxmodule/fxotel => ../fxmodule/fxotel
-	github.com/outboxkit/outbox-go/fxmodule/fxprom => ../fxmodule/fxprom
-	github.com/outboxkit/outbox-go/ginmw => ../ginmw
-	github.com/outboxkit/outbox-go/grpctx => ../grpctx
-	github.com/outboxkit/outbox-go/relay/binlog => ../relay/binlog
-	github.com/outboxkit/outbox-go/relay/cdc => ../relay/cdc
-	github.com/outboxkit/outbox-go/relay/webhook => ../relay/webhook
+	github.com/outboxkit/outbox-go => ../../
+	github.com/outboxkit/outbox-go/adapters/otel => ../../adapters/otel
+	github.com/outboxkit/outbox-go/adapters/pgnotify => ../../adapters/pgnotify
+	github.com/outboxkit/outbox-go/adapters/pgx => ../../adapters/pgx
+	github.com/outboxkit/outbox-go/adapters/pqnotify => ../../adapters/pqnotify
+	github.com/outboxkit/outbox-go/adapters/prometheus => ../../adapters/prometheus
+	github.com/outboxkit/outbox-go/connecttx => ../../connecttx
+	github.com/outboxkit/outbox-go/contracts => ../../contracts
+	github.com/outboxkit/outbox-go/echo5mw => ../../echo5mw
+	github.com/outboxkit/outbox-go/fibermw => ../../fibermw
+	github.com/outboxkit/outbox-go/fxmodule/fxotel => ../../fxmodule/fxotel
+	github.com/outboxkit/outbox-go/fxmodule/fxprom => ../../fxmodule/fxprom
+	github.com/outboxkit/outbox-go/ginmw => ../../ginmw
+	github.com/outboxkit/outbox-go/grpctx => ../../grpctx
+	github.com/outboxkit/outbox-go/relay/binlog => ../../relay/binlog
+	github.com/outboxkit/outbox-go/relay/cdc => ../../relay/cdc
+	github.com/outboxkit/outbox-go/relay/webhook => ../../relay/webhook
 )

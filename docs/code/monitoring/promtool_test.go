@@ -32,7 +32,7 @@ func findPromtool() (string, error) {
 	if err == nil {
 		return path, nil
 	}
-	own, err2 := filepath.Abs("../../.bin/promtool")
+	own, err2 := filepath.Abs("../../../.bin/promtool")
 	if err2 != nil {
 		return "", errors.Join(err, err2)
 	}

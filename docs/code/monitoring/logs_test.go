@@ -123,15 +123,15 @@ func text(e ast.Expr) (string, bool) {
 // below are the folders of the packages that package outbox logs with.
 func below(t *testing.T) []string {
 	t.Helper()
-	folders, err := filepath.Glob("../../outbox/internal/*")
+	folders, err := filepath.Glob("../../../outbox/internal/*")
 	require.NoError(t, err)
 	require.Greater(t, len(folders), 5)
-	return append(folders, "../../internal/txscope")
+	return append(folders, "../../../internal/txscope")
 }
 
 func TestTheTableOfLogLinesIsWhatIsLogged(t *testing.T) {
 	t.Parallel()
-	logged := readLogging(t, "../../outbox").lines
+	logged := readLogging(t, "../../../outbox").lines
 	for _, folder := range below(t) {
 		logged = append(logged, readLogging(t, folder).lines...)
 	}
@@ -144,7 +144,7 @@ func TestTheTableOfLogLinesIsWhatIsLogged(t *testing.T) {
 
 func TestTheTableOfLogKeysIsWhatIsUsedAndKeysAreConstants(t *testing.T) {
 	t.Parallel()
-	engine := readLogging(t, "../../outbox")
+	engine := readLogging(t, "../../../outbox")
 	keys := map[string]bool{}
 	for key := range engine.keys {
 		require.NotEmpty(t, engine.constants[key], "the key %s is not a constant of log.go", key)

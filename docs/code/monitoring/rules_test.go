@@ -13,7 +13,7 @@ import (
 )
 
 // ruleTests are promtool's: the sample series and when which alert fires.
-var ruleTests = []string{"rules_test.yaml", "rules_rates_test.yaml"}
+var ruleTests = []string{"../../monitoring/rules_test.yaml", "../../monitoring/rules_rates_test.yaml"}
 
 type rules struct {
 	Groups []struct {
@@ -30,7 +30,7 @@ type rules struct {
 
 func readRules(t *testing.T) rules {
 	t.Helper()
-	return readYAML[rules](t, "rules.yaml")
+	return readYAML[rules](t, "../../monitoring/rules.yaml")
 }
 
 func readYAML[T any](t *testing.T, file string) (v T) {
@@ -148,7 +148,7 @@ func TestEveryAlertFiresAndResolvesOnSampleSeriesOfMetricsThatExist(t *testing.T
 func TestEachAlertLeadsToItsSectionOfTheRunbook(t *testing.T) {
 	t.Parallel()
 	const page = "docs/how-to/when-something-is-wrong.md"
-	text, err := os.ReadFile("../../" + page)
+	text, err := os.ReadFile("../../../" + page)
 	require.NoError(t, err)
 	sections := map[string]string{} // by anchor
 	for _, section := range strings.Split(string(text), "\n## ")[1:] {
@@ -167,7 +167,7 @@ func TestEachAlertLeadsToItsSectionOfTheRunbook(t *testing.T) {
 
 func TestPromtoolAcceptsTheRules(t *testing.T) {
 	t.Parallel()
-	promtool(t, "check", "rules", "rules.yaml")
+	promtool(t, "check", "rules", "../../monitoring/rules.yaml")
 }
 
 func TestPromtoolSeesTheRulesFireOnSampleSeries(t *testing.T) {

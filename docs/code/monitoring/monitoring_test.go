@@ -22,8 +22,8 @@ import (
 
 // The pages: what is exported, and the alerts.
 const (
-	reference = "../reference/metrics.md"
-	alerts    = "../how-to/metrics-and-alerts.md"
+	reference = "../../reference/metrics.md"
+	alerts    = "../../how-to/metrics-and-alerts.md"
 )
 
 // polled is a table with a poller, so that every metric is there.

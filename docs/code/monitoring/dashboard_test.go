@@ -48,7 +48,7 @@ type panel struct {
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	text, err := os.ReadFile("dashboard.json")
+	text, err := os.ReadFile("../../monitoring/dashboard.json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &d))
 	require.NotEmpty(t, d.Panels)
