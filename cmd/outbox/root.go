@@ -61,7 +61,7 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.StringVar(&a.table, "table", sqlstore.DefaultTable, "name of the table, as in schema.table")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.AddCommand(
-		a.audit(), a.bench(), a.contracts(), a.dead(), a.doctor(), a.events(), a.nodes(), a.pause(), a.paused(),
+		a.audit(), a.bench(), a.contracts(), a.dead(), a.docs(), a.doctor(), a.events(), a.nodes(), a.pause(), a.paused(),
 		a.purge(), a.replay(), a.resume(), a.schema(), a.shares(), a.stats(), a.version(),
 	)
 	a.completeFlags(root)

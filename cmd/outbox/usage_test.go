@@ -52,6 +52,7 @@ var commands = [][]string{
 	{"bench"},
 	{"contracts"},
 	{"contracts", "diff"},
+	{"docs"},
 	{"doctor"},
 	{"version"},
 }
