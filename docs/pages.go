@@ -6,5 +6,5 @@ import "embed"
 
 // Pages are the pages, in Markdown, by their paths in this folder.
 //
-//go:embed *.md how-to reference/*.md reliability/*.md zh-CN
+//go:embed *.md shapes how-to reference/*.md reliability/*.md zh-CN
 var Pages embed.FS

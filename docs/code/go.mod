@@ -28,6 +28,7 @@ require (
 	github.com/outboxkit/outbox-go/grpctx v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/relay/binlog v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/relay/cdc v0.0.0-00010101000000-000000000000
+	github.com/outboxkit/outbox-go/relay/nats v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/relay/webhook v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
@@ -94,6 +95,9 @@ require (
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/nats-io/nats.go v1.44.0 // indirect
+	github.com/nats-io/nkeys v0.4.11 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/pelletier/go-toml/v2 v2.2.4 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
@@ -161,5 +165,6 @@ replace (
 	github.com/outboxkit/outbox-go/grpctx => ../../grpctx
 	github.com/outboxkit/outbox-go/relay/binlog => ../../relay/binlog
 	github.com/outboxkit/outbox-go/relay/cdc => ../../relay/cdc
+	github.com/outboxkit/outbox-go/relay/nats => ../../relay/nats
 	github.com/outboxkit/outbox-go/relay/webhook => ../../relay/webhook
 )

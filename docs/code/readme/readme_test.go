@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	serviceLines = 40 // with the imports, without blank lines
-	plainLines   = 25
+	serviceLines = 40  // with the imports, without blank lines
+	readmeLines  = 170 // a reader knows in a minute whether the library is for them
 )
 
 func read(t *testing.T, path string) string {
@@ -35,15 +35,13 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-func TestTheExamplesOfTheReadmeAreThoseThatRun(t *testing.T) {
+func TestTheExampleOfTheReadmeIsTheOneThatRuns(t *testing.T) {
 	t.Parallel()
 	blocks := regexp.MustCompile("(?s)\n```go\n(.*?)```").FindAllStringSubmatch(read(t, "../../../README.md"), -1)
-	require.Len(t, blocks, 2)
-	service, plain := blocks[0][1], blocks[1][1]
-	require.Equal(t, read(t, "service/main.go"), service, "README.md and service/main.go differ: copy one to the other")
-	require.Contains(t, read(t, "plain/main.go"), plain, "README.md and plain/main.go differ: copy one to the other")
-	require.LessOrEqual(t, lines(service), serviceLines)
-	require.LessOrEqual(t, lines(plain), plainLines)
+	require.Len(t, blocks, 1)
+	require.Equal(t, read(t, "service/main.go"), blocks[0][1], "README.md and service/main.go differ: copy one to the other")
+	require.LessOrEqual(t, lines(blocks[0][1]), serviceLines)
+	require.LessOrEqual(t, strings.Count(read(t, "../../../README.md"), "\n"), readmeLines)
 }
 
 // lines counts the lines that are not blank.
@@ -137,18 +135,6 @@ func TestTheServiceOfTheReadmeDelivers(t *testing.T) {
 	require.Equal(t, map[string]outbox.Status{"o-1": outbox.StatusDone}, statuses(t, db), out.String())
 	require.Equal(t, 1, count(t, db))
 	require.Contains(t, out.String(), "sending a mail")
-}
-
-func TestThePlainExampleOfTheReadmeDelivers(t *testing.T) {
-	t.Parallel()
-	db := testdb.Open(t, testdb.Main()[0])
-	cmd := exec.CommandContext(t.Context(), build(t, "plain", nil))
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+db.DSN)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "sending a mail for order o-1 of tea")
-	require.Equal(t, map[string]outbox.Status{"o-1": outbox.StatusDone}, statuses(t, db))
-	require.Equal(t, 1, count(t, db))
 }
 
 // freeAddress is free until something else takes it.
