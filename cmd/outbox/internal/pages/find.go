@@ -59,15 +59,9 @@ func Find(sections []Section, question string, limit int) []Hit {
 		if strings.HasPrefix(s.Page, "zh-CN/") != chinese {
 			continue
 		}
-		c := counted{s, map[string]float64{}, 0}
-		for _, part := range []struct {
-			text   string
-			weight float64
-		}{{s.Text, 1}, {s.Heading, ofHeading}, {s.Title + " " + s.Page, ofTitle}} {
-			for _, w := range wordsOf(part.text) {
-				if part.weight == 1 {
-					c.length++
-				}
+		c := counted{s, map[string]float64{}, float64(len(s.words[0].words))}
+		for _, part := range s.words {
+			for _, w := range part.words {
 				if slices.Contains(asked, w) {
 					c.counts[w] += part.weight
 				}
@@ -93,18 +87,22 @@ func Find(sections []Section, question string, limit int) []Hit {
 			}
 		}
 		if score *= found / of * use(c.Page); score > best[c.Page].score {
-			best[c.Page] = Hit{c.Section, bestSentence(c.Text, asked), score}
+			best[c.Page] = Hit{Section: c.Section, score: score}
 		}
 	}
 	hits := slices.Collect(maps.Values(best))
 	slices.SortFunc(hits, func(a, b Hit) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.Page, b.Page)) })
-	return hits[:min(limit, len(hits))]
+	hits = hits[:min(limit, len(hits))]
+	for i := range hits {
+		hits[i].Sentence = bestSentence(hits[i].Text, asked)
+	}
+	return hits
 }
 
 // use is how likely a page is the one that a user of the library looks for.
 func use(page string) float64 {
 	switch {
-	case strings.HasPrefix(page, "how-to/"):
+	case strings.HasPrefix(page, "how-to/"), strings.HasPrefix(page, "shapes/"):
 		return 1.2
 	case strings.HasPrefix(page, "reliability/"), slices.Contains([]string{"SPEC.md", "zh-CN/SPEC.md", "ARCHITECTURE.md", "OBJECTIVE.md", "BENCHMARKS.md", "README.md"}, page):
 		return 0.6

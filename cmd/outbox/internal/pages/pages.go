@@ -19,6 +19,13 @@ type Section struct {
 	Heading string
 	Text    string // Markdown, with the heading
 	level   int
+	words   []weighed
+}
+
+// weighed are words of a section, as they are compared, with the weight of each.
+type weighed struct {
+	words  []string
+	weight float64
 }
 
 // Address returns the page, and the anchor of the heading.
@@ -70,6 +77,10 @@ func split(page, text string) (sections []Section) {
 		if n := len(sections); n > 0 {
 			sections[n-1].Text += line
 		}
+	}
+	for i := range sections {
+		s := &sections[i]
+		s.words = []weighed{{wordsOf(s.Text), 1}, {wordsOf(s.Heading), ofHeading}, {wordsOf(s.Title + " " + s.Page), ofTitle}}
 	}
 	return sections
 }
