@@ -100,7 +100,6 @@ func TestAQuestionFindsItsPage(t *testing.T) {
 		"opentelemetry tracing":                 "how-to/traces.md",
 		"echo middleware transaction":           "how-to/web/echo.md",
 		"api and worker":                        "shapes/api-and-worker.md",
-		"worker in its own process":             "shapes/api-and-worker.md",
 		"keep debezium":                         "shapes/keep-debezium.md",
 		"fiber":                                 "how-to/web/fiber.md",
 		"goose migration":                       "how-to/migrations.md",
