@@ -110,8 +110,8 @@ type Ordered struct {
 	OnUnroutable OnUnroutable
 }
 
-// WriterOnly only writes; another program, such as change data capture, reads the table. With
-// Config.Purge create the table with sqlstore.WithAgeIndex.
+// WriterOnly only writes. Other processes deliver the events, or change data capture reads the table.
+// Config.Purge deletes rows by their age, delivered or not; create the table with sqlstore.WithAgeIndex then.
 type WriterOnly struct{}
 
 func (SingleNode) mode() {}

@@ -18,6 +18,15 @@ func Example_mode() {
 	_, _ = ob, err
 }
 
+func Example_apiAndWorker() {
+	var db *sql.DB               // from sqltx.Open
+	var notifier outbox.Notifier // such as a pgnotify.Notifier
+	store := sqlstore.Postgres()
+	api := outbox.Config{DB: db, Store: store, Notifier: notifier, Mode: outbox.WriterOnly{}}
+	worker := outbox.Config{DB: db, Store: store, Notifier: notifier, Mode: outbox.MultiNode{}, Purge: &outbox.PurgeOptions{}}
+	_, _ = api, worker
+}
+
 func Example_skipRecent() {
 	mode := outbox.Ordered{Poll: outbox.PollOptions{
 		SkipRecent: 2 * time.Second, // longer than the transactions that write events

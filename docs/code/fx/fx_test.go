@@ -13,7 +13,6 @@ import (
 	"go.uber.org/fx/fxevent"
 
 	"github.com/outboxkit/outbox-go/adapters/pgnotify"
-	"github.com/outboxkit/outbox-go/adapters/pqnotify"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 	"github.com/outboxkit/outbox-go/fxmodule/outboxconf"
@@ -52,7 +51,7 @@ func TestTheAppsAreValid(t *testing.T) {
 }
 
 // Settings are the app's own configuration.
-type Settings struct{ Broker, DSN string }
+type Settings struct{ Broker string }
 
 // Health is the app's own health check.
 type Health struct{}
@@ -190,13 +189,4 @@ func notified() fx.Option {
 		fx.Provide(newSQLDB),
 		outboxfx.NewModule(outboxfx.WithNotifier(pgnotify.New)), // which takes the *sql.DB
 	)
-}
-
-func Example_notifierWithAnAddress() {
-	module := outboxfx.NewModule(outboxfx.WithNotifier(func(s Settings) (*pqnotify.Notifier, error) {
-		return pqnotify.New(s.DSN)
-	}))
-	fmt.Println(fx.ValidateApp(fx.Provide(newSQLDB), fx.Supply(Settings{}), module))
-	// Output:
-	// <nil>
 }

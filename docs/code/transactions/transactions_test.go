@@ -155,6 +155,66 @@ func Example_withTx() {
 	// o-1
 }
 
+// orders is a repository. Code that uses it sees no *sql.Tx.
+type orders struct{ tx *sql.Tx }
+
+func (r orders) Add(ctx context.Context, o order) error {
+	// on PostgreSQL: VALUES ($1, $2)
+	_, err := r.tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES (?, ?)", o.ID, o.Item)
+	return err
+}
+
+// work is a unit of work: it begins the transaction, and gives repositories to a function.
+type work struct{ a *sqltx.Adapter }
+
+func (w work) Do(ctx context.Context, fn func(ctx context.Context, repo orders) error) error {
+	return w.a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+		return fn(ctx, orders{tx}) // or the library's own type for an existing *sql.Tx
+	})
+}
+
+// Repositories hide the transaction.
+func Example_unitOfWork() {
+	shop := openShop()
+	defer shop.close()
+	ctx, unit, events, o := context.Background(), work{shop.a}, shop.events, order{"o-1", "tea"}
+
+	err := unit.Do(ctx, func(ctx context.Context, repo orders) error {
+		if err := repo.Add(ctx, o); err != nil {
+			return err
+		}
+		_, err := events.Write(ctx, orderPlaced.Envelope(o.ID, o)) // in the transaction of ctx
+		return err
+	})
+	fmt.Println(err)
+	shop.print()
+	// Output:
+	// <nil>
+	// o-1
+}
+
+// A job has no aggregate.
+func Example_noAggregate() {
+	shop := openShop()
+	defer shop.close()
+	ctx, a, events := context.Background(), shop.a, shop.events
+
+	reportDue := outbox.NewTopic[string]("", "ReportDue")
+	err := outbox.InTx(ctx, a, func(ctx context.Context) error {
+		_, err := events.Write(ctx, reportDue.Envelope("", "2026-11"))
+		return err
+	})
+	fmt.Println(err)
+	fmt.Println(outbox.Global)
+	var aggregate string
+	check(shop.db.QueryRowContext(ctx, "SELECT aggregate_type FROM outbox_event").Scan(&aggregate))
+	fmt.Println(aggregate)
+	// Output:
+	// <nil>
+	// __GLOBAL__
+	// __GLOBAL__
+}
+
 // Other code has opened the pool.
 func Example_watch() {
 	shop := openShop()
