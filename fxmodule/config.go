@@ -216,6 +216,9 @@ type PurgeConfig struct {
 	// OnDone keeps the rows of delivered events for the purger, or deletes them
 	// at once. Defaults to keep. Not in writer-only.
 	OnDone OnDone `yaml:"on-done" mapstructure:"on-done"`
+	// Undelivered deletes old rows whether they were delivered or not: for a reader of the log. In
+	// writer-only alone.
+	Undelivered bool `yaml:"undelivered" mapstructure:"undelivered"`
 }
 
 // MetricsConfig is for every mode.

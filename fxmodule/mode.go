@@ -36,7 +36,7 @@ func (c Config) purges() bool { return c.Purge.Enabled != nil && *c.Purge.Enable
 func (c Config) outboxConfig(shared *outbox.SharedWorkers) outbox.Config {
 	cfg := outbox.Config{Mode: c.mode(shared), Version: c.Version}
 	if c.purges() {
-		cfg.Purge = &outbox.PurgeOptions{Retention: c.Purge.Retention, BatchSize: c.Purge.BatchSize, Interval: c.Purge.Interval}
+		cfg.Purge = &outbox.PurgeOptions{Retention: c.Purge.Retention, BatchSize: c.Purge.BatchSize, Interval: c.Purge.Interval, Undelivered: c.Purge.Undelivered}
 		cfg.Purge.OnDone = c.Purge.OnDone.option()
 	}
 	cfg.RetryPolicy = c.Retry.policy()

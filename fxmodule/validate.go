@@ -263,6 +263,8 @@ func modesOf(key string) []Mode {
 		return []Mode{SingleNode, MultiNode}
 	case section == "dispatcher", section == "retry":
 		return []Mode{SingleNode, MultiNode, OrderedByKey}
+	case key == "purge.undelivered":
+		return []Mode{WriterOnly}
 	case key == "claim-locking.tenants-in-turn":
 		return []Mode{MultiNode}
 	case section == "claim-locking":

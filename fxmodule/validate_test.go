@@ -41,6 +41,8 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 		{Config{Mode: WriterOnly, Poll: PollConfig{SkipRecent: 1}}, "poller.skip-recent is set, but the mode writer-only does not have it; it is for single-node, multi-node, ordered"},
 		{Config{Mode: WriterOnly, Dispatch: DispatchConfig{DrainTimeout: 1}}, "dispatcher.drain-timeout is set"},
 		{Config{Mode: WriterOnly, Purge: PurgeConfig{OnDone: Keep}}, "purge.on-done is set"},
+		{Config{Mode: WriterOnly, Purge: PurgeConfig{Enabled: &yes, Undelivered: true}}, ""},
+		{Config{Purge: PurgeConfig{Enabled: &yes, Undelivered: true}}, "purge.undelivered is set, but the mode single-node does not have it; it is for writer-only"},
 		{Config{Claim: ClaimConfig{Owner: "n"}}, "claim-locking.owner-id is set, but the mode single-node does not have it; it is for multi-node"},
 		{Config{Claim: ClaimConfig{Enabled: &yes}}, "claim-locking.enabled is set"},
 		{Config{Claim: ClaimConfig{Enabled: &no}}, ""},
@@ -183,7 +185,7 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 		Dispatch: DispatchConfig{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: KillUnroutable, MarkInterval: 15},
 		Poll:     PollConfig{Interval: 8, BatchSize: 9, SkipRecent: 10},
 		Claim:    ClaimConfig{Owner: "n", LeaseDuration: 11, TenantsInTurn: true},
-		Purge:    PurgeConfig{Enabled: pointer(true), Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
+		Purge:    PurgeConfig{Enabled: pointer(true), Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete, Undelivered: true},
 	}
 	dispatch := outbox.DispatchOptions{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: outbox.KillUnroutable, MarkInterval: 15}
 	poll := outbox.PollOptions{Interval: 8, BatchSize: 9, SkipRecent: 10}
@@ -194,7 +196,7 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 		WriterOnly: outbox.WriterOnly{},
 	} {
 		full.Mode = mode
-		require.Equal(t, outbox.Config{Mode: want, Purge: &outbox.PurgeOptions{Retention: 12, BatchSize: 13, Interval: 14, OnDone: outbox.Delete}}, full.outboxConfig(nil))
+		require.Equal(t, outbox.Config{Mode: want, Purge: &outbox.PurgeOptions{Retention: 12, BatchSize: 13, Interval: 14, OnDone: outbox.Delete, Undelivered: true}}, full.outboxConfig(nil))
 	}
 	require.Equal(t, outbox.Config{Mode: outbox.SingleNode{}}, Config{}.outboxConfig(nil))
 	require.NotNil(t, Config{Retry: RetryConfig{MaxDelay: 1}}.outboxConfig(nil).RetryPolicy)

@@ -181,6 +181,9 @@ func (b *builder) validateOptions(v *validator) {
 	}
 	if b.Purge != nil {
 		nested("Purge", b.Purge.validate)
+		if b.Purge.Undelivered && b.dispatch != nil {
+			v.add("Purge.Undelivered", "is set, but this process delivers, and an event must not be deleted before; leave it out, or take WriterOnly")
+		}
 	}
 }
 
@@ -343,10 +346,10 @@ func (b *builder) kindRules() func() *ruleset {
 	return func() *ruleset { return resolve(Rules{}, operator, rulesIn(b.Registry, false)) }
 }
 
-// newPurger makes the purger of an outbox. In [WriterOnly] the purger deletes by age.
+// newPurger makes the purger of an outbox.
 func newPurger(b *builder, retentions func() map[EventKind]time.Duration) *purger {
 	p := &purger{
-		db: b.DB, store: b.Store, opts: b.Purge.withDefaults(), byAge: b.dispatch == nil,
+		db: b.DB, store: b.Store, opts: b.Purge.withDefaults(), byAge: b.Purge.Undelivered,
 		log: b.Logger, clock: b.Clock, retentions: retentions,
 	}
 	p.loop = loop.New(p.run, ErrClosed)

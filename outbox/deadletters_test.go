@@ -165,15 +165,23 @@ func TestDeadLettersOneByOne(t *testing.T) {
 	require.ErrorContains(t, err, "batch is -1")
 }
 
-func TestPurgeGoesByStatusAndInWriterOnlyByAge(t *testing.T) {
+func TestAPurgeDeletesUndeliveredRowsOnlyIfItIsTold(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	old := said("old")
 	old.OccurredAt = time.Now().Add(-time.Hour)
-	purge := &outbox.PurgeOptions{Retention: 30 * time.Minute, BatchSize: 1}
+	purge := outbox.PurgeOptions{Retention: 30 * time.Minute, BatchSize: 1}
+	all := purge
+	all.Undelivered = true
 
-	writerOnly := build(t, outbox.Config{Mode: outbox.WriterOnly{}, Purge: purge}, nil)
-	writerOnly.write(old, said("young"))
+	api := build(t, outbox.Config{Mode: outbox.WriterOnly{}, Purge: &purge}, nil) // beside workers
+	api.write(old)
+	deleted, err := api.Purge(ctx)
+	require.NoError(t, err)
+	require.Zero(t, deleted, "a worker delivers it")
+
+	writerOnly := build(t, outbox.Config{Store: api.store, Mode: outbox.WriterOnly{}, Purge: &all}, nil)
+	writerOnly.write(said("young"))
 	require.NoError(t, writerOnly.Start(ctx))
 	require.Eventually(t, func() bool { return len(writerOnly.store.Rows()) == 1 }, 20*time.Second, time.Millisecond)
 	_, found := writerOnly.store.Row("young")

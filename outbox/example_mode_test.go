@@ -106,7 +106,7 @@ func ExampleWriterOnly() {
 	ob, err := outbox.New(outbox.Config{
 		DB: store.DB(), Store: store,
 		Mode:  outbox.WriterOnly{},
-		Purge: &outbox.PurgeOptions{Retention: 24 * time.Hour},
+		Purge: &outbox.PurgeOptions{Retention: 24 * time.Hour, Undelivered: true},
 	})
 	check(err)
 	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))

@@ -110,8 +110,8 @@ type Ordered struct {
 	OnUnroutable OnUnroutable
 }
 
-// WriterOnly only writes. Other processes deliver the events, or change data capture reads the table.
-// Config.Purge deletes rows by their age, delivered or not; create the table with sqlstore.WithAgeIndex then.
+// WriterOnly only writes. Other processes deliver the events, or change data capture reads the table; then
+// nothing marks a row, and [PurgeOptions].Undelivered deletes old rows.
 type WriterOnly struct{}
 
 func (SingleNode) mode() {}
@@ -271,6 +271,10 @@ type PurgeOptions struct {
 	Interval time.Duration
 	// OnDone says whether a delivered row is kept or deleted. Defaults to [Keep].
 	OnDone OnDone
+	// Undelivered deletes every row that was written longer than Retention ago, delivered or not. It is for
+	// [WriterOnly] with a reader of the log, where no row becomes DONE; create the table with
+	// sqlstore.WithAgeIndex. Where other processes deliver, their events would be lost. Defaults to false.
+	Undelivered bool
 }
 
 // OnDone says whether the row of a delivered event is kept or deleted. Zero says nothing.

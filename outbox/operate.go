@@ -499,7 +499,7 @@ func (o *Outbox) auditor() auditor { return auditor{o.db, o.store, o.clock} }
 
 // Retention is how long this process keeps the rows of events that ended, unless a kind has a retention of
 // its own ([Rules]); so long can a deletion of dead letters be undone. purges is false if the process purges
-// no rows by their end: without [Config].Purge, and in [WriterOnly].
+// no rows by their end: without [Config].Purge, and with [PurgeOptions].Undelivered.
 func (o *Outbox) Retention() (retention time.Duration, purges bool) {
 	if o.purger == nil || o.purger.byAge {
 		return 0, false

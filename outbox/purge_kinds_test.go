@@ -90,7 +90,7 @@ func TestEachKindIsPurgedByItsOwnAge(t *testing.T) {
 			if name != "by age" {
 				mode = outbox.SingleNode{Dispatch: dispatch}
 			}
-			e := build(t, outbox.Config{Store: store, Mode: mode, Purge: &outbox.PurgeOptions{Retention: time.Hour, BatchSize: 1}}, nil)
+			e := build(t, outbox.Config{Store: store, Mode: mode, Purge: &outbox.PurgeOptions{Retention: time.Hour, BatchSize: 1, Undelivered: name == "by age"}}, nil)
 			long := 3 * time.Hour // the operator says two
 			if name == "by age" {
 				long = 2 * time.Hour

@@ -56,7 +56,7 @@ type Rules struct {
 
 	// OnDone says whether a delivered row is kept or deleted. Defaults to [PurgeOptions].OnDone.
 	OnDone OnDone
-	// Retention is how long DONE and DEAD rows of the kind are kept, in [WriterOnly] all rows;
+	// Retention is how long DONE and DEAD rows of the kind are kept, with [PurgeOptions].Undelivered all rows;
 	// [NoRetention] keeps no rows. Retention needs [Config].Purge, which says how often. Defaults to
 	// [PurgeOptions].Retention.
 	Retention time.Duration

@@ -78,6 +78,7 @@ func keyCases() []keyCase {
 		{"purge.batch-size", "100", "", func(c *outboxfx.Config) { c.Purge.BatchSize = 100 }},
 		{"purge.interval", "10m", "", func(c *outboxfx.Config) { c.Purge.Interval = 10 * time.Minute }},
 		{"purge.on-done", "delete", "", func(c *outboxfx.Config) { c.Purge.OnDone = outboxfx.Delete }},
+		{"purge.undelivered", "true", outboxfx.WriterOnly, func(c *outboxfx.Config) { c.Purge.Undelivered = true }},
 		{"metrics.enabled", "true", "", func(c *outboxfx.Config) { c.Metrics.Enabled = &yes }},
 		{"metrics.name-prefix", "shop", "", func(c *outboxfx.Config) { c.Metrics.NamePrefix = "shop" }},
 		{"tracing.enabled", "true", "", func(c *outboxfx.Config) { c.Tracing.Enabled = &yes }},

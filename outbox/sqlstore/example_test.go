@@ -129,7 +129,7 @@ func ExampleWithKeyIndex() {
 	// 1
 }
 
-// [outbox.WriterOnly] with [outbox.Config].Purge needs one index more.
+// Undelivered of [outbox.PurgeOptions] needs one index more.
 func ExampleWithAgeIndex() {
 	fmt.Println(indexes(sqlstore.WithAgeIndex()) - indexes())
 	// Output:

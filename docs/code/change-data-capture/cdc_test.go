@@ -20,7 +20,7 @@ func newWriter(db *sql.DB) (*outbox.Outbox, error) {
 	return outbox.New(outbox.Config{
 		DB: db, Store: sqlstore.Postgres(sqlstore.WithAgeIndex()),
 		Mode:  outbox.WriterOnly{},
-		Purge: &outbox.PurgeOptions{Retention: 24 * time.Hour},
+		Purge: &outbox.PurgeOptions{Retention: 24 * time.Hour, Undelivered: true},
 	})
 }
 

@@ -19,7 +19,7 @@ func serve(ctx context.Context, db *sql.DB, l net.Listener) error {
 	ob, err := outbox.New(outbox.Config{
 		DB: db, Store: sqlstore.Postgres(sqlstore.WithAgeIndex()),
 		Mode:  outbox.WriterOnly{},
-		Purge: &outbox.PurgeOptions{Retention: 24 * time.Hour}, // of all rows, by their age
+		Purge: &outbox.PurgeOptions{Retention: 24 * time.Hour, Undelivered: true},
 	})
 	if err != nil {
 		return err
