@@ -16,7 +16,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-func TestPlaceWithSQLMock(t *testing.T) {
+func TestAMockedPoolNeedsNoExpectation(t *testing.T) {
 	mock, expect, err := sqlmock.New()
 	require.NoError(t, err)
 	defer mock.Close()
