@@ -34,11 +34,11 @@ const page = "../../docs/how-to/migrations.md"
 // the files that they make.
 func fromPage(t *testing.T, section string, kind testdb.Kind) string {
 	t.Helper()
-	return numberedFromPage(t, section, kind, "1")
+	return numberedFromPage(t, section, kind, "0", "1")
 }
 
-// numberedFromPage is fromPage with another number of the first file.
-func numberedFromPage(t *testing.T, section string, kind testdb.Kind, first string) string {
+// numberedFromPage is fromPage without the versions up to have, and with another number of the first file.
+func numberedFromPage(t *testing.T, section string, kind testdb.Kind, have, first string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func numberedFromPage(t *testing.T, section string, kind testdb.Kind, first stri
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "migrations"), 0o700))
 	shell := exec.CommandContext(t.Context(), "sh", "-eu", "-c", commands)
 	shell.Dir = dir
-	shell.Env = append(os.Environ(), "SCHEMA="+schema, "DIALECT="+string(kind), "FIRST="+first)
+	shell.Env = append(os.Environ(), "SCHEMA="+schema, "DIALECT="+string(kind), "HAVE="+have, "FIRST="+first)
 	output, err := shell.CombinedOutput()
 	require.NoError(t, err, string(output))
 	return filepath.Join(dir, "migrations")
@@ -240,7 +240,7 @@ func TestTheFilesFollowMigrationsThatAreNumberedByTime(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d_orders", own)+name), []byte(text), 0o600))
 	}
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
-		dir := numberedFromPage(t, "goose", db.Kind, strconv.Itoa(first))
+		dir := numberedFromPage(t, "goose", db.Kind, "0", strconv.Itoa(first))
 		add(t, dir, ".sql", "-- +goose Up\nCREATE TABLE orders (id INT);\n-- +goose Down\nDROP TABLE orders;\n")
 		provider, err := goose.NewProvider(gooseDialect(db.Kind), db.DB, os.DirFS(dir))
 		require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestTheFilesFollowMigrationsThatAreNumberedByTime(t *testing.T) {
 		require.NoError(t, err)
 	})
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
-		dir := numberedFromPage(t, "golang-migrate", db.Kind, strconv.Itoa(first))
+		dir := numberedFromPage(t, "golang-migrate", db.Kind, "0", strconv.Itoa(first))
 		add(t, dir, ".up.sql", "CREATE TABLE orders (id INT);")
 		add(t, dir, ".down.sql", "DROP TABLE orders;")
 		migrateTo := withGolangMigrate(t, db, dir)
@@ -261,5 +261,37 @@ func TestTheFilesFollowMigrationsThatAreNumberedByTime(t *testing.T) {
 		migrateTo(t, first+sqlstore.SchemaVersion-1)
 		require.NoError(t, storeOf(t, db).Check(t.Context(), db.DB, true))
 		migrateTo(t, own)
+	})
+}
+
+// A service that copied the first version adds the newer ones behind migrations that it has made since.
+func TestAnUpgradeCopiesOnlyTheNewVersions(t *testing.T) {
+	t.Parallel()
+	const first, later = 21, 35
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		dir := numberedFromPage(t, "goose", db.Kind, "0", strconv.Itoa(first))
+		for version := 2; version <= sqlstore.SchemaVersion; version++ {
+			matches, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("%04d_*", first+version-1)))
+			require.NoError(t, err)
+			require.Len(t, matches, 1)
+			require.NoError(t, os.Remove(matches[0]))
+		}
+		upgrade := numberedFromPage(t, "goose", db.Kind, "1", strconv.Itoa(later))
+		entries, err := os.ReadDir(upgrade)
+		require.NoError(t, err)
+		require.Len(t, entries, sqlstore.SchemaVersion-1)
+		for _, entry := range entries {
+			require.NoError(t, os.Rename(filepath.Join(upgrade, entry.Name()), filepath.Join(dir, entry.Name())))
+		}
+		provider, err := goose.NewProvider(gooseDialect(db.Kind), db.DB, os.DirFS(dir))
+		require.NoError(t, err)
+		_, err = provider.UpTo(t.Context(), first)
+		require.NoError(t, err)
+		_, err = provider.Up(t.Context())
+		require.NoError(t, err)
+		now, err := provider.GetDBVersion(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, later+sqlstore.SchemaVersion-2, now)
+		require.NoError(t, storeOf(t, db).Check(t.Context(), db.DB, true))
 	})
 }

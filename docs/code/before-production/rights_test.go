@@ -1,5 +1,5 @@
-// Package rights_test holds what docs/how-to/before-production.md says of the rights of the
-// database's user.
+// Package rights_test holds what docs/how-to/before-production.md and docs/reference/sql.md say of
+// the rights of the database's users.
 package rights_test
 
 import (
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,43 +23,83 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-const rights = "SELECT, INSERT, UPDATE, DELETE"
+// users are pools of the two users that the page creates.
+type users struct{ migrates, serves *sql.DB }
 
-// userOf creates a user that has these rights on both tables, and returns a pool of it.
-func userOf(t *testing.T, db *testdb.DB) *sql.DB {
+// usersOf runs the statements of the page, except those that need the tables: grant runs these.
+func usersOf(t *testing.T, db *testdb.DB) (u users, grant func()) {
 	t.Helper()
-	user := fmt.Sprintf("rights_%d", time.Now().UnixNano())
-	run := func(statement string) {
-		_, err := db.ExecContext(context.WithoutCancel(t.Context()), statement)
-		require.NoError(t, err, statement)
+	page, err := os.ReadFile("../../reference/sql.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?s)```sql\n(CREATE (?:ROLE|USER) .*?)```").FindAllSubmatch(page, -1)
+	require.Len(t, blocks, 2, "PostgreSQL, MySQL")
+	suffix := strconv.FormatInt(time.Now().UnixNano(), 10)
+	migrates, serves := "migrates_"+suffix, "serves_"+suffix
+	names := []string{"orders_migrate", migrates, "orders_service", serves, "'…'", "'secret'"}
+	text, dsnOf, driver := blocks[0][1], func(string) string { return "" }, "pgx"
+	run := func(statements string) {
+		statements = strings.NewReplacer(names...).Replace(statements)
+		for statement := range strings.SplitSeq(strings.TrimSpace(statements), ";\n") {
+			_, err := db.ExecContext(context.WithoutCancel(t.Context()), strings.TrimSuffix(statement, ";"))
+			require.NoError(t, err, statement)
+		}
 	}
-	driver, dsn := "mysql", ""
 	if db.Kind == testdb.Postgres {
 		var schema string
 		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))
-		run("CREATE ROLE " + user + " LOGIN PASSWORD 'secret'")
-		t.Cleanup(func() { run("DROP OWNED BY " + user); run("DROP ROLE " + user) })
-		run("GRANT USAGE ON SCHEMA " + schema + " TO " + user)
-		run("GRANT " + rights + " ON outbox_event, outbox_event_control TO " + user)
+		names = append(names, "SCHEMA public", "SCHEMA "+schema)
 		address, err := url.Parse(db.DSN)
 		require.NoError(t, err)
-		address.User = url.UserPassword(user, "secret")
-		driver, dsn = "pgx", address.String()
+		dsnOf = func(user string) string {
+			address.User = url.UserPassword(user, "secret")
+			return address.String()
+		}
+		t.Cleanup(func() {
+			run(fmt.Sprintf("DROP OWNED BY %s, %s;\nDROP ROLE %s, %s", serves, migrates, serves, migrates))
+		})
 	} else {
+		text, driver = blocks[1][1], "mysql"
 		config, err := mysql.ParseDSN(db.DSN)
 		require.NoError(t, err)
-		run("CREATE USER " + user + " IDENTIFIED BY 'secret'")
-		t.Cleanup(func() { run("DROP USER " + user) })
-		for _, table := range []string{"outbox_event", "outbox_event_control"} {
-			run("GRANT " + rights + " ON " + config.DBName + "." + table + " TO " + user)
+		names = append(names, "orders.", config.DBName+".")
+		dsnOf = func(user string) string {
+			config.User, config.Passwd = user, "secret"
+			return config.FormatDSN()
 		}
-		config.User, config.Passwd = user, "secret"
-		dsn = config.FormatDSN()
+		t.Cleanup(func() { run(fmt.Sprintf("DROP USER %s, %s", serves, migrates)) })
 	}
-	pool, err := sqltx.Open(driver, dsn)
+	before, after, found := strings.Cut(string(text), "-- When orders_migrate has created the tables:\n")
+	require.True(t, found)
+	run(before)
+	open := func(user string) *sql.DB {
+		pool, err := sqltx.Open(driver, dsnOf(user))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, pool.Close()) })
+		return pool
+	}
+	return users{open(migrates), open(serves)}, func() { run(after) }
+}
+
+// requireAlters asks as the page does whether the user may alter the tables.
+func requireAlters(t *testing.T, kind testdb.Kind, db *sql.DB, want bool) {
+	t.Helper()
+	if kind == testdb.Postgres {
+		var may bool
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT pg_has_role(relowner, 'USAGE') AS can_alter FROM pg_class WHERE oid = 'outbox_event'::regclass").Scan(&may))
+		require.Equal(t, want, may)
+		return
+	}
+	rows, err := db.QueryContext(t.Context(), "SHOW GRANTS")
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, pool.Close()) })
-	return pool
+	defer rows.Close()
+	var all strings.Builder
+	for rows.Next() {
+		var grant string
+		require.NoError(t, rows.Scan(&grant))
+		all.WriteString(grant)
+	}
+	require.NoError(t, rows.Err())
+	require.Equal(t, want, strings.Contains(all.String(), "ALTER"))
 }
 
 func TestRightsToReadAndWriteBothTablesAreEnough(t *testing.T) {
@@ -67,12 +109,22 @@ func TestRightsToReadAndWriteBothTablesAreEnough(t *testing.T) {
 	require.Contains(t, strings.Join(strings.Fields(string(page)), " "), "`SELECT`, `INSERT`, `UPDATE` and `DELETE` on both tables")
 	testdb.Each(t, testdb.Main()[:2], func(t *testing.T, admin *testdb.DB) {
 		ctx := t.Context()
-		store, err := sqlstore.Detect(ctx, admin.DB)
+		users, grant := usersOf(t, admin)
+		store, err := sqlstore.Detect(ctx, users.migrates)
 		require.NoError(t, err)
-		require.NoError(t, store.CreateSchema(ctx, admin.DB))
-		db := userOf(t, admin)
-		_, err = db.ExecContext(ctx, "CREATE TABLE another (id INT)")
-		require.Error(t, err, "it may not create tables")
+		require.NoError(t, store.CreateSchema(ctx, users.migrates))
+		for _, version := range []int{1, sqlstore.SchemaVersion} {
+			_, err = store.Migrate(ctx, users.migrates, version)
+			require.NoError(t, err)
+		}
+		grant()
+		db := users.serves
+		for _, statement := range []string{"CREATE TABLE another (id INT)", "ALTER TABLE outbox_event ADD COLUMN another INT", "DROP TABLE outbox_event"} {
+			_, err = db.ExecContext(ctx, statement)
+			require.Error(t, err, statement)
+		}
+		requireAlters(t, admin.Kind, users.migrates, true)
+		requireAlters(t, admin.Kind, db, false)
 
 		ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.MultiNode{}, Purge: &outbox.PurgeOptions{}})
 		require.NoError(t, err)

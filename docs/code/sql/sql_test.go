@@ -30,7 +30,7 @@ func TestTheStatementsOfThePageRun(t *testing.T) {
 		require.NoError(t, store.CreateSchema(t.Context(), db))
 		for _, block := range blocks {
 			statement := strings.TrimSuffix(strings.TrimSpace(string(block[1])), ";")
-			if db.Kind != testdb.Postgres && onlyPostgres.MatchString(statement) {
+			if db.Kind != testdb.Postgres && onlyPostgres.MatchString(statement) || strings.Contains(statement, "\nGRANT ") { // before-production runs these
 				continue
 			}
 			_, err := db.ExecContext(t.Context(), statement)
