@@ -11,10 +11,18 @@ import (
 
 // translated are the pages that docs/zh-CN has, with their originals.
 var translated = map[string]string{
-	"docs/zh-CN/README.md":   "README.md",
-	"docs/zh-CN/CONCEPTS.md": "docs/CONCEPTS.md",
-	"docs/zh-CN/TUTORIAL.md": "docs/TUTORIAL.md",
-	"docs/zh-CN/SPEC.md":     "docs/SPEC.md",
+	"docs/zh-CN/README.md":                     "README.md",
+	"docs/zh-CN/CONCEPTS.md":                   "docs/CONCEPTS.md",
+	"docs/zh-CN/TUTORIAL.md":                   "docs/TUTORIAL.md",
+	"docs/zh-CN/SPEC.md":                       "docs/SPEC.md",
+	"docs/zh-CN/how-to/change-data-capture.md": "docs/how-to/change-data-capture.md",
+	"docs/zh-CN/how-to/dead-letters.md":        "docs/how-to/dead-letters.md",
+	"docs/zh-CN/how-to/metrics-and-alerts.md":  "docs/how-to/metrics-and-alerts.md",
+	"docs/zh-CN/how-to/order-by-key.md":        "docs/how-to/order-by-key.md",
+	"docs/zh-CN/how-to/payloads.md":            "docs/how-to/payloads.md",
+	"docs/zh-CN/how-to/purge.md":               "docs/how-to/purge.md",
+	"docs/zh-CN/how-to/several-databases.md":   "docs/how-to/several-databases.md",
+	"docs/zh-CN/how-to/traces.md":              "docs/how-to/traces.md",
 }
 
 // section is a heading, and the text that follows the heading until the next heading.
