@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -133,6 +134,16 @@ func TestTheChinesePagesHaveTheSectionsAndTheCodeOfTheEnglishOnes(t *testing.T) 
 	for _, p := range pages(t) {
 		if strings.HasPrefix(p.path, "docs/zh-CN/") && translated[p.path] == "" {
 			t.Errorf("%s is not in translated", p.path)
+		}
+	}
+}
+
+func TestTheChineseReadmeListsEachChinesePage(t *testing.T) {
+	t.Parallel()
+	const readme = "docs/zh-CN/README.md"
+	for chinese := range translated {
+		if chinese != readme {
+			require.Contains(t, read(t, readme).text, "| ["+path.Base(chinese)+"]("+strings.TrimPrefix(chinese, "docs/zh-CN/")+") |")
 		}
 	}
 }
