@@ -15,6 +15,7 @@ var translated = map[string]string{
 	"docs/zh-CN/README.md":                     "README.md",
 	"docs/zh-CN/CONCEPTS.md":                   "docs/CONCEPTS.md",
 	"docs/zh-CN/TUTORIAL.md":                   "docs/TUTORIAL.md",
+	"docs/zh-CN/OBJECTIVE.md":                  "docs/OBJECTIVE.md",
 	"docs/zh-CN/SPEC.md":                       "docs/SPEC.md",
 	"docs/zh-CN/how-to/change-data-capture.md": "docs/how-to/change-data-capture.md",
 	"docs/zh-CN/how-to/dead-letters.md":        "docs/how-to/dead-letters.md",
