@@ -62,7 +62,7 @@ func alike(a, b section) bool {
 }
 
 // differences lists the parts of two translations that the other translation lacks: the sections by
-// their levels, and in the sections the blocks byte by byte.
+// their levels, and in the sections the blocks byte by byte and the number of rows of tables.
 func differences(a, b page) (problems []string) {
 	left, right := a.sections(), b.sections()
 	level := func(s section) int { return s.level }
@@ -70,6 +70,9 @@ func differences(a, b page) (problems []string) {
 		for i := range left {
 			if !slices.Equal(left[i].blocks, right[i].blocks) {
 				problems = append(problems, fmt.Sprintf("%s:%d: the blocks below %q differ from those below %q of %s: they are the same in both languages, comments included", b.path, right[i].line, right[i].heading, left[i].heading, a.path))
+			}
+			if right[i].rows < left[i].rows {
+				problems = append(problems, fmt.Sprintf("%s:%d: the tables below %q have %d lines, and those below %q of %s have %d", b.path, right[i].line, right[i].heading, right[i].rows, left[i].heading, a.path, left[i].rows))
 			}
 		}
 		return problems
@@ -155,11 +158,12 @@ func TestASectionThatALanguageLacksIsNamed(t *testing.T) {
 	for name, tt := range map[string]struct{ chinese, want string }{
 		"all":              {"intro\n# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", ""},
 		"more rows":        {"# 甲\n## 一\n| a |\n|---|\n| x |\n| y |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", ""},
+		"fewer rows":       {"# 甲\n## 一\n| a |\n|---|\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", `zh.md:2: the tables below "## 一" have 2 lines, and those below "## One" of en.md have 3`},
 		"one is left out":  {"# 甲\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", `zh.md lacks the section "## One" of en.md:3`},
 		"another level":    {"# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n", `zh.md lacks the section "### Four" of en.md:12`},
 		"one more":         {"# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n## 五\n", `en.md lacks the section "## 五" of zh.md:12`},
-		"a comment":        {"# 甲\n## 一\n## 二\n```go\na() // 乙\n```\n## 三\n### 四\n", `zh.md:3: the blocks below "## 二" differ`},
-		"a block too much": {"# 甲\n```go\na() // b\n```\n## 一\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", `zh.md:1: the blocks below "# 甲" differ`},
+		"a comment":        {"# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // 乙\n```\n## 三\n### 四\n", `zh.md:6: the blocks below "## 二" differ`},
+		"a block too much": {"# 甲\n```go\na() // b\n```\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", `zh.md:1: the blocks below "# 甲" differ`},
 	} {
 		problems := differences(page{"en.md", english}, page{"zh.md", tt.chinese})
 		if tt.want == "" {
