@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -130,11 +131,15 @@ func bestSentence(text string, asked []string) (best string) {
 	return best
 }
 
+// sentenceEnd is the end of a sentence. No space follows a Chinese full stop, but a closing quote or
+// bracket may.
+var sentenceEnd = regexp.MustCompile(`\. |[。！？][”’」』）]*`)
+
 // sentences returns the sentences, the rows of tables and the lines of code below a heading.
 func sentences(text string) (list []string) {
 	paragraph := ""
 	end := func() {
-		for sentence := range strings.SplitAfterSeq(paragraph, ". ") {
+		for sentence := range strings.SplitSeq(sentenceEnd.ReplaceAllString(paragraph, "$0\n"), "\n") {
 			if sentence = strings.TrimSpace(sentence); strings.Trim(sentence, "-: ") != "" {
 				list = append(list, sentence)
 			}

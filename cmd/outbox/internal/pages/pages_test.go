@@ -154,3 +154,28 @@ func TestEndingsDoNotMatter(t *testing.T) {
 		require.Equal(t, "It retries, once per MaxAttempts of the search_path.", hits[0].Sentence)
 	}
 }
+
+// A hit shows a sentence, not its paragraph, in English and in Chinese.
+func TestAHitShowsASentence(t *testing.T) {
+	t.Parallel()
+	sections, err := pages.Read(fstest.MapFS{
+		"a.md":            {Data: []byte("# A\nA purge deletes rows. Version 1.2 restores a deletion. Nothing else.\n")},
+		"zh-CN/" + "a.md": {Data: []byte("# 甲\n清理删除旧的行。**死信可以重放**（见“`outbox` 的说明。”）重放之后归零。还有版本 1.2 吗？没有！\n\n| 撤销 | 恢复行。 |\n")},
+	})
+	require.NoError(t, err)
+	for question, want := range map[string]string{
+		"delete rows": "A purge deletes rows.",
+		"restore":     "Version 1.2 restores a deletion.",
+		"else":        "Nothing else.",
+		"清理":          "清理删除旧的行。",
+		"可以重放":        "死信可以重放（见“outbox 的说明。”）",
+		"之后归零":        "重放之后归零。",
+		"还有版本":        "还有版本 1.2 吗？",
+		"没有":          "没有！",
+		"撤销":          "撤销 | 恢复行。",
+	} {
+		hits := pages.Find(sections, question, 3)
+		require.Len(t, hits, 1, question)
+		require.Equal(t, want, hits[0].Sentence, question)
+	}
+}
