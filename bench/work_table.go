@@ -51,7 +51,7 @@ func drainAndWrite(ctx context.Context, s *sample) ([]float64, error) {
 func memoryWork() work {
 	return work{
 		name: "memory", title: "Memory, draining a backlog", on: everywhere, rounds: 1,
-		note: "What the live and not yet collected objects take at most, beyond what they took before the start, and what is allocated for each event.",
+		note: "The most memory of the live and not yet collected objects, beyond the memory before the start, and the allocations of each event.",
 		figures: []figure{
 			{Name: "heap at most", Unit: "MiB"},
 			{Name: "allocations", Unit: "per event"},

@@ -74,7 +74,7 @@ func (p *page) replaysBody(replays []outbox.ReplayStatus) markup {
 	list := tags(`<p class="none">No delivered events are replayed.</p>`)
 	if len(replays) > 0 {
 		list = tags(`<div class="wide"><table>
-<thead><tr><th scope="col">Replay</th><th scope="col">State</th><th scope="col">To the listener</th><th scope="col">Kinds</th><th scope="col">Delivered from</th><th scope="col">Delivered before</th><th scope="col">Came to</th><th scope="col">Added</th><th scope="col">Waiting</th><th scope="col">By</th>{}</tr></thead>
+<thead><tr><th scope="col">Replay</th><th scope="col">State</th><th scope="col">To the listener</th><th scope="col">Kinds</th><th scope="col">Delivered from</th><th scope="col">Delivered before</th><th scope="col">Came to</th><th scope="col">Added</th><th scope="col">Waiting</th><th scope="col">Failed</th><th scope="col">By</th>{}</tr></thead>
 <tbody>{}</tbody></table></div>
 `, when(p.Operates(), `<th scope="col">Action</th>`), each(replays, p.replayRow))
 	}
@@ -87,7 +87,7 @@ func (p *page) replaysBody(replays []outbox.ReplayStatus) markup {
 
 func (p *page) replayRow(r outbox.ReplayStatus) markup {
 	if r.Problem != "" {
-		columns := 9
+		columns := 10
 		if p.Operates() {
 			columns++
 		}
@@ -109,10 +109,10 @@ func (p *page) replayRow(r outbox.ReplayStatus) markup {
 	if r.Reason != "" {
 		by += ": " + r.Reason
 	}
-	return tags(`<tr><th scope="row" class="text">{}</th><td data-label="State">{}</td><td class="text" data-label="To the listener">{}</td><td class="text" data-label="Kinds">{}</td><td data-label="Delivered from">{}</td><td data-label="Delivered before">{}</td><td data-label="Came to">{}</td><td class="number" data-label="Added">{}{}</td><td class="number" data-label="Waiting">{}</td><td class="text" data-label="By">{}</td>
+	return tags(`<tr><th scope="row" class="text">{}</th><td data-label="State">{}</td><td class="text" data-label="To the listener">{}</td><td class="text" data-label="Kinds">{}</td><td data-label="Delivered from">{}</td><td data-label="Delivered before">{}</td><td data-label="Came to">{}</td><td class="number" data-label="Added">{}{}</td><td class="number" data-label="Waiting">{}</td><td class="text" data-label="Failed">{}{}</td><td class="text" data-label="By">{}</td>
 {}</tr>
 `, r.Name, r.State, r.Listener, strings.Join(kinds, ", "), since, moment(r.Until), came, count(r.Added),
-		when(r.Unreadable > 0, `, {} unreadable`, count(r.Unreadable)), count(r.Waiting), by, when(p.Operates(), `<td>{}</td>`, p.replayButton(&r)))
+		when(r.Unreadable > 0, `, {} unreadable`, count(r.Unreadable)), count(r.Waiting), count(r.Failed), when(r.LastError != "", `: {}`, r.LastError), by, when(p.Operates(), `<td>{}</td>`, p.replayButton(&r)))
 }
 
 // replayButton stops or continues a replay.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 func (s *site) replays() []outbox.ReplayStatus {
@@ -63,4 +64,18 @@ func TestAReplayOfDeliveredEventsIsStartedStoppedAndContinued(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, refused.StatusCode, problem)
 		require.Contains(t, refused.body, problem)
 	}
+}
+
+func TestAReplayShowsTheLastErrorOfItsEvents(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	store, err := sqlstore.Detect(t.Context(), s.db)
+	require.NoError(t, err)
+	long := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	_, err = store.SetReplay(t.Context(), s.db, "", outbox.ReplayRow{
+		Name: "r", Version: "1", Value: `{"id":"1","name":"r","rate":1,"state":"running","progress":"` + long + `","last":["waiting","refused-0"]}`,
+	}, nil)
+	require.NoError(t, err)
+	require.Contains(t, s.get("/shop/steering"), `data-label="Failed">1: warehouse refused order 1000: no such item<`)
+	require.Contains(t, s.get("/shop/"), `<a href="steering#replays">a replay of delivered events has made no progress for 1 h 0 min</a>`)
 }

@@ -21,6 +21,7 @@ type shownReason struct {
 // subjects are where the page shows what a reason is about.
 var subjects = map[verdict.Subject]address{
 	verdict.Backlog: "events?status=DUE", verdict.Nodes: "#nodes", verdict.Paused: "#paused", verdict.Unheard: "#nodes", verdict.Dead: "dead",
+	verdict.Replays: "steering#replays",
 }
 
 func showVerdict(v verdict.Verdict) *shownVerdict {

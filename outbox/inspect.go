@@ -516,6 +516,9 @@ type Stats struct {
 	// longest, without those that may still wait. The kinds are those of this process and of the reports of
 	// the others; see [Node].MaxDueAges.
 	Late []LateKind
+	// ReplayProgressAge is how long ago the running replay of delivered events made progress that has made
+	// no progress for the longest; zero when no replay runs. See [ReplayStatus].Progress.
+	ReplayProgressAge time.Duration
 	// HotDepth and ColdDepth are the events that wait in this node's queues. Events of
 	// kinds that have a Concurrency or a Rate (see [Rules]) count as ColdDepth.
 	HotDepth, ColdDepth int

@@ -104,6 +104,9 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 			return Stats{}, err
 		}
 	}
+	if st.ReplayProgressAge, err = o.replays().progressAge(ctx); err != nil {
+		return Stats{}, err
+	}
 	st.WriteFailures = int(o.announcer.failures.Load())
 	if o.delivers() {
 		st.HotDepth, st.ColdDepth = o.dispatcher.depths()
@@ -447,10 +450,13 @@ func (o *Outbox) Replays(ctx context.Context) ([]ReplayStatus, error) {
 			continue
 		}
 		list[i] = row.status()
+		last, err := o.store.Added(ctx, o.db, row.Last)
+		if err != nil {
+			return nil, err
+		}
+		list[i].Failed, list[i].LastError = last.Failed, last.LastError
 		if row.State == ReplayRunning {
-			if list[i].Waiting, err = o.store.Untried(ctx, o.db, row.Last); err != nil {
-				return nil, err
-			}
+			list[i].Waiting = last.Untried
 		}
 	}
 	slices.SortFunc(list, func(a, b ReplayStatus) int {

@@ -167,7 +167,8 @@ func (r *replayer) stepsOf(ctx context.Context, was *ReplayRow, row replayRow) (
 func (r *replayer) step(ctx context.Context, was *ReplayRow, row *replayRow) (moved bool, added int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	if untried, err := r.store.Untried(ctx, r.db, row.Last); err != nil || untried > 0 {
+	last, err := r.store.Added(ctx, r.db, row.Last)
+	if err != nil || last.Untried > 0 {
 		return false, 0, err
 	}
 	until := storedTime(was.Now.Add(-r.settled))
@@ -183,11 +184,17 @@ func (r *replayer) step(ctx context.Context, was *ReplayRow, row *replayRow) (mo
 		return false, 0, err
 	}
 	next := *row
-	next.Moved, next.Last = was.Now, nil
+	next.Moved, next.Progress = was.Now, row.progress()
+	if last.Failed == 0 || last.Failed < len(row.Last) {
+		next.Progress = was.Now
+	}
 	next.DoneAt, next.DoneID = found.DoneAt, found.EventID
 	next.Looked, next.Unreadable = row.Looked+int64(found.Looked), row.Unreadable+int64(found.Unreadable)
 	rows := next.rows(found.Events, was.Now)
 	next.Added += int64(len(rows))
+	if len(rows) > 0 { // otherwise the last events remain those that tell whether the listener fails
+		next.Last = nil
+	}
 	for i := range rows {
 		next.Last = append(next.Last, rows[i].EventID)
 	}
@@ -233,6 +240,18 @@ func (r replays) find(ctx context.Context, name string) (ReplayRow, replayRow, e
 	return ReplayRow{}, replayRow{}, err
 }
 
+// progressAge is how long ago the running replay made progress that has made no progress for the longest;
+// zero: no replay runs.
+func (r replays) progressAge(ctx context.Context) (age time.Duration, err error) {
+	rows, err := r.store.Replays(ctx, r.db)
+	for i := range rows {
+		if row, problem := readReplay(rows[i].Value); problem == nil && row.State == ReplayRunning {
+			age = max(age, rows[i].Now.Sub(row.progress()))
+		}
+	}
+	return age, err
+}
+
 // change changes the state of a replay, from a state to another, and reports whether it did. A replay
 // moves meanwhile, so change tries several times.
 func (r replays) change(ctx context.Context, name string, from, to ReplayState) (row replayRow, changed bool, err error) {
@@ -241,7 +260,7 @@ func (r replays) change(ctx context.Context, name string, from, to ReplayState) 
 		if err != nil || row.State != from {
 			return row, false, err
 		}
-		row.State, row.Moved = to, was.Now
+		row.State, row.Moved, row.Progress = to, was.Now, was.Now
 		next, err := row.stored(was.Now)
 		if err != nil {
 			return row, false, err

@@ -77,9 +77,17 @@ type ReplayStatus struct {
 	// Looked is how many delivered rows were looked at, Added how many events were added for the listener,
 	// and Unreadable how many of the chosen events were left out because their rows cannot be read.
 	Looked, Added, Unreadable int64
+	// Progress is when the replay last made progress: it started or continued, or moved without all of the
+	// events that were added last having failed. A running replay without progress is stuck, or its listener
+	// fails; see [Stats].ReplayProgressAge.
+	Progress time.Time
 	// Waiting is how many of the events that were added last have not been tried yet. While Waiting is not
 	// zero, a running replay adds no events. Of a replay that does not run, Waiting is zero.
 	Waiting int
+	// Failed is how many of the events that were added last have failed, and not been delivered since.
+	// LastError is the error of such an event.
+	Failed    int
+	LastError string
 	// Problem says why the row of the replay cannot be read; empty: no problem. The other fields are then
 	// zero.
 	Problem string
@@ -201,7 +209,8 @@ type replayRow struct {
 	State      ReplayState `json:"state"`
 	Started    time.Time   `json:"started"`
 	Moved      time.Time   `json:"moved"`
-	DoneAt     time.Time   `json:"done_at"` // with DoneID the place of the last row that was looked at
+	Progress   time.Time   `json:"progress,omitzero"` // zero: an older version stored the row
+	DoneAt     time.Time   `json:"done_at"`           // with DoneID the place of the last row that was looked at
 	DoneID     string      `json:"done_id,omitempty"`
 	Looked     int64       `json:"looked,omitempty"`
 	Added      int64       `json:"added,omitempty"`
@@ -225,7 +234,7 @@ func newReplayRow(r *Replay, now time.Time) replayRow {
 	return replayRow{
 		ID: ulid.New(now), Name: r.Name, Listener: r.Listener, AggregateType: r.AggregateType, EventTypes: r.EventTypes,
 		AggregateID: r.AggregateID, TenantID: r.TenantID, Since: r.Since, Until: r.Until, Rate: r.Rate, Reason: r.Reason, By: r.By,
-		State: ReplayRunning, Started: now, Moved: now, DoneAt: later(r.Since, firstDone),
+		State: ReplayRunning, Started: now, Moved: now, Progress: now, DoneAt: later(r.Since, firstDone),
 	}
 }
 
@@ -248,6 +257,14 @@ func (r replayRow) stored(now time.Time) (ReplayRow, error) {
 	return ReplayRow{Name: r.Name, Version: ulid.New(now), Value: string(value)}, err
 }
 
+// progress is when the replay last made progress.
+func (r *replayRow) progress() time.Time {
+	if r.Progress.IsZero() {
+		return r.Moved
+	}
+	return r.Progress
+}
+
 // status is the row for operators.
 func (r *replayRow) status() ReplayStatus {
 	s := ReplayStatus{
@@ -255,7 +272,7 @@ func (r *replayRow) status() ReplayStatus {
 			Name: r.Name, Listener: r.Listener, AggregateType: r.AggregateType, EventTypes: r.EventTypes, AggregateID: r.AggregateID, TenantID: r.TenantID,
 			Since: r.Since, Until: r.Until, Rate: r.Rate, Reason: r.Reason, By: r.By,
 		},
-		State: r.State, Started: r.Started, Moved: r.Moved, Looked: r.Looked, Added: r.Added, Unreadable: r.Unreadable,
+		State: r.State, Started: r.Started, Moved: r.Moved, Progress: r.progress(), Looked: r.Looked, Added: r.Added, Unreadable: r.Unreadable,
 	}
 	if r.Looked > 0 {
 		s.Place = r.DoneAt

@@ -170,6 +170,89 @@ func TestAReplayGoesOnWhenAnEventFails(t *testing.T) {
 	})
 }
 
+func TestAReplayWithoutProgressIsSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h hearing
+		var fails atomic.Int64 // of 10 calls
+		var calls atomic.Int64
+		e := startNamed(t, outbox.Config{}, h.on("search", func(context.Context, int) error {
+			if calls.Add(1)%10 < fails.Load() {
+				return errDown
+			}
+			return nil
+		}))
+		age := func() time.Duration {
+			stats, err := e.Stats(t.Context())
+			require.NoError(t, err)
+			return stats.ReplayProgressAge
+		}
+		e.writeAged(1000)
+		require.Zero(t, age(), "no replay runs")
+		r := toListener("some fail", "search")
+		r.Rate = 10
+		fails.Store(9)
+		require.NoError(t, e.StartReplay(t.Context(), r))
+		time.Sleep(time.Minute + 500*time.Millisecond) // between two steps
+		got := e.replay(r.Name)
+		require.Positive(t, got.Failed)
+		require.Contains(t, got.LastError, errDown.Error())
+		require.Less(t, age(), 10*time.Second, "some events are delivered")
+		require.NoError(t, e.StopReplay(t.Context(), r.Name))
+		require.Zero(t, age(), "a replay that was stopped does not run")
+
+		r.Name = "all fail"
+		fails.Store(10)
+		require.NoError(t, e.StartReplay(t.Context(), r))
+		time.Sleep(time.Minute + 500*time.Millisecond) // between two steps
+		got = e.replay(r.Name)
+		require.Greater(t, got.Added, int64(300), "it goes on")
+		require.InDelta(t, time.Minute, age(), float64(10*time.Second))
+		require.InDelta(t, time.Minute, time.Since(got.Progress), float64(10*time.Second))
+		require.Equal(t, 10, got.Failed)
+		fails.Store(0)
+		time.Sleep(20 * time.Second)
+		require.Less(t, age(), 5*time.Second)
+		require.NoError(t, e.StopReplay(t.Context(), r.Name))
+
+		r.Name, r.Listener = "nowhere", "nobody"
+		require.NoError(t, e.StartReplay(t.Context(), r))
+		time.Sleep(10 * time.Minute)
+		require.InDelta(t, 10*time.Minute, age(), float64(10*time.Second))
+		require.Zero(t, e.replay(r.Name).Failed)
+		require.NoError(t, e.StopReplay(t.Context(), r.Name))
+		require.NoError(t, e.ContinueReplay(t.Context(), r.Name))
+		require.Zero(t, age())
+		require.NoError(t, e.StopReplay(t.Context(), r.Name))
+
+		r.Name, r.Listener = "short", "search"
+		r.Until = e.replay("all fail").Started
+		r.Rate = 500
+		fails.Store(10)
+		require.NoError(t, e.StartReplay(t.Context(), r))
+		time.Sleep(30 * time.Second)
+		got = e.replay(r.Name)
+		require.Equal(t, outbox.ReplayDone, got.State)
+		require.Positive(t, got.Failed, "the failures remain")
+		require.Zero(t, age())
+	})
+}
+
+func TestAReplayOfAnOlderVersionMadeProgressWhenItMoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		e := build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
+		value := fmt.Sprintf(`{"id":"1","name":"r","rate":1,"state":"running","moved":%q}`, time.Now().UTC().Format(time.RFC3339))
+		_, err := store.SetReplay(t.Context(), store.DB(), "", outbox.ReplayRow{Name: "r", Version: "1", Value: value}, nil)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		stats, err := e.Stats(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, time.Hour, stats.ReplayProgressAge)
+	})
+}
+
 func TestAReplayIsStoppedAndContinued(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -197,8 +197,8 @@ type Store interface {
 	// that the query chooses, with their payloads. Rows for one of several listeners, deleted dead letters and
 	// rows without a readable done_at are no events.
 	Delivered(ctx context.Context, db DB, q DeliveredQuery) (Delivered, error)
-	// Untried counts the rows with these ids that are NEW or RETRY and have no attempts.
-	Untried(ctx context.Context, db DB, eventIDs []string) (int, error)
+	// Added counts the rows with these ids that were not tried, and that failed.
+	Added(ctx context.Context, db DB, eventIDs []string) (AddedRows, error)
 
 	// Now reads the database's clock.
 	Now(ctx context.Context, db DB) (time.Time, error)
@@ -409,6 +409,15 @@ type ReplayRow struct {
 	NextAt time.Time
 	// Now is the time of the database's clock when the row was read.
 	Now time.Time
+}
+
+// AddedRows is the result of [Store].Added.
+type AddedRows struct {
+	// Untried rows are NEW or RETRY and have no attempts. Failed rows are RETRY and have attempts, or are
+	// DEAD.
+	Untried, Failed int
+	// LastError is the last error of a failed row, cut at MaxErrorLength characters; empty: no row failed.
+	LastError string
 }
 
 // DeliveredQuery says which DONE rows [Store].Delivered looks at, and which events it reads.

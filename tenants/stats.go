@@ -13,7 +13,7 @@ import (
 const statsAtOnce = 8
 
 // Stats are the [outbox.Stats] of all tenants that run together, so that one WatchTable of a metrics adapter
-// serves all of them: counts are added, OldestDueAge is the greatest, LastPoll the earliest, and Late has
+// serves all of them: counts are added, OldestDueAge and ReplayProgressAge are the greatest, LastPoll the earliest, and Late has
 // each kind once, with the greatest lateness. Shares is empty. A tenant whose table cannot be read is left out,
 // and the error names such a tenant if no table could be read.
 func (m *Manager[T]) Stats(ctx context.Context) (outbox.Stats, error) {
@@ -61,6 +61,7 @@ func add(sum, s *outbox.Stats) {
 	sum.HotDepth += s.HotDepth
 	sum.ColdDepth += s.ColdDepth
 	sum.OldestDueAge = max(sum.OldestDueAge, s.OldestDueAge)
+	sum.ReplayProgressAge = max(sum.ReplayProgressAge, s.ReplayProgressAge)
 	sum.WriteFailures = max(sum.WriteFailures, s.WriteFailures)
 	sum.PollInterval = max(sum.PollInterval, s.PollInterval)
 	if s.PollInterval > 0 && (sum.LastPoll.IsZero() || s.LastPoll.Before(sum.LastPoll)) {

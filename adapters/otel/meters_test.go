@@ -86,7 +86,7 @@ func (m *meters) table(t testing.TB) map[string][]figure {
 	return figures
 }
 
-var ofTable = regexp.MustCompile(`\.(events|oldest|last\.poll|poll|kinds|keys|table)\.`)
+var ofTable = regexp.MustCompile(`\.(events|replay|oldest|last\.poll|poll|kinds|keys|table)\.`)
 
 // one is the only point of a metric, zero when there is none.
 func (m *meters) one(t testing.TB, name string) float64 {

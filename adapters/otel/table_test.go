@@ -47,7 +47,7 @@ func watch(t testing.TB, s *source, opts ...outboxotel.MetricsOption) (*meters, 
 var tableUnits = map[string]string{
 	"outbox.events.pending": "{event}", "outbox.events.due": "{event}", "outbox.events.due.paused": "{event}", "outbox.events.delayed": "{event}", "outbox.events.dead": "{event}",
 	"outbox.oldest.due.age": "s", "outbox.last.poll.timestamp": "s", "outbox.poll.interval": "s", "outbox.kinds.paused": "{kind}",
-	"outbox.oldest.pause.age": "s", "outbox.keys.paused": "{key}",
+	"outbox.oldest.pause.age": "s", "outbox.replay.progress.age": "s", "outbox.keys.paused": "{key}",
 	"outbox.table.up": "", "outbox.table.read.timestamp": "s", "outbox.table.read.errors": "{error}",
 }
 
@@ -55,7 +55,7 @@ func TestFiguresOfTheTableHaveTheirNamesUnitsAndValues(t *testing.T) {
 	t.Parallel()
 	polled := time.Date(2026, 5, 4, 3, 2, 1, 500e6, time.UTC)
 	p, m := watch(t, always(outbox.Stats{
-		Pending: 7, Due: 4, DuePaused: 1, Delayed: 3, Dead: 2, OldestDueAge: 90500 * time.Millisecond,
+		Pending: 7, Due: 4, DuePaused: 1, Delayed: 3, Dead: 2, OldestDueAge: 90500 * time.Millisecond, ReplayProgressAge: 700 * time.Second,
 		HotDepth: 11, ColdDepth: 12, LastPoll: polled, PollInterval: 5 * time.Second, Paused: []outbox.Pause{{Since: time.Now()}, {Since: time.Now()}, {AggregateID: "7"}},
 	}), outboxotel.WithPrefix("orders.outbox"), outboxotel.WithAttributes(attribute.String("zone", "a")))
 	m.QueueDepths(0, 0)
@@ -70,7 +70,7 @@ func TestFiguresOfTheTableHaveTheirNamesUnitsAndValues(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"events.pending": 7, "events.due": 4, "events.due.paused": 1, "events.delayed": 3, "events.dead": 2, "oldest.due.age": 90.5,
-		"last.poll.timestamp": float64(polled.UnixMilli()) / 1000, "poll.interval": 5, "kinds.paused": 2, "keys.paused": 1, "table.up": 1, "table.read.errors": 0,
+		"last.poll.timestamp": float64(polled.UnixMilli()) / 1000, "poll.interval": 5, "kinds.paused": 2, "keys.paused": 1, "replay.progress.age": 700, "table.up": 1, "table.read.errors": 0,
 		"queue.hot.depth": 11, "queue.cold.depth": 12,
 	} {
 		require.InDelta(t, want, p.one(t, "orders.outbox."+name), 0, name)

@@ -256,7 +256,7 @@ func TestNamesFollowTheConventions(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, problems)
 	f := scrape(t, registry)
-	require.Len(t, f, 30)
+	require.Len(t, f, 31)
 	for name, family := range f {
 		require.NotEmpty(t, family.GetHelp(), name)
 		require.Equal(t, family.GetType().String() == "COUNTER", strings.HasSuffix(name, "_total"), name)

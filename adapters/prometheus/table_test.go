@@ -52,14 +52,14 @@ func watch(t testing.TB, s *source) (*prometheus.Registry, *outboxprom.Metrics) 
 var tableValues = []string{
 	"outbox_events_pending", "outbox_events_due", "outbox_events_due_paused", "outbox_events_delayed", "outbox_events_dead",
 	"outbox_oldest_due_age_seconds", "outbox_table_read_timestamp_seconds",
-	"outbox_last_poll_timestamp_seconds", "outbox_poll_interval_seconds",
+	"outbox_last_poll_timestamp_seconds", "outbox_poll_interval_seconds", "outbox_replay_progress_age_seconds",
 }
 
 func TestScrapeTellsWhatTheTableHolds(t *testing.T) {
 	t.Parallel()
 	polled := time.Date(2026, 5, 4, 3, 2, 1, 500e6, time.UTC)
 	s := &source{stats: outbox.Stats{
-		Pending: 7, Due: 4, DuePaused: 1, Delayed: 3, Dead: 2, OldestDueAge: 90 * time.Second,
+		Pending: 7, Due: 4, DuePaused: 1, Delayed: 3, Dead: 2, OldestDueAge: 90 * time.Second, ReplayProgressAge: 700 * time.Second,
 		HotDepth: 11, ColdDepth: 12, LastPoll: polled, PollInterval: 5 * time.Second, Paused: []outbox.Pause{{Kind: outbox.EventKind{EventType: "Paid"}, Since: time.Now()}, {Since: time.Now().Add(-time.Hour)}, {AggregateID: "7", Since: time.Now().Add(-2 * time.Hour)}},
 	}}
 	registry, _ := watch(t, s)
@@ -69,7 +69,7 @@ func TestScrapeTellsWhatTheTableHolds(t *testing.T) {
 		"outbox_events_pending": 7, "outbox_events_due": 4, "outbox_events_due_paused": 1, "outbox_events_delayed": 3, "outbox_events_dead": 2,
 		"outbox_oldest_due_age_seconds": 90, "outbox_queue_hot_depth": 11, "outbox_queue_cold_depth": 12,
 		"outbox_last_poll_timestamp_seconds": float64(polled.UnixMilli()) / 1000, "outbox_poll_interval_seconds": 5,
-		"outbox_kinds_paused": 2, "outbox_keys_paused": 1, "outbox_table_up": 1, "outbox_table_read_errors_total": 0,
+		"outbox_kinds_paused": 2, "outbox_keys_paused": 1, "outbox_replay_progress_age_seconds": 700, "outbox_table_up": 1, "outbox_table_read_errors_total": 0,
 	} {
 		require.InDelta(t, want, f.value(t, name), 0, name)
 	}

@@ -115,21 +115,22 @@ func (a *app) replayList() *cobra.Command {
 		Use: "list", Short: "Lists the replays of delivered events, and how far they are", Args: takesNothing,
 		Long: `Lists the replays of delivered events, the replay that started last first. PLACE is the time
 of delivery up to which events were added for the listener. A replay adds no further events
-while WAITING events have not been tried: the listener is slow or paused, or no process has it.`,
+while WAITING events have not been tried: the listener is slow or paused, or no process has it.
+Of the events that were added last, FAILED have failed; LAST ERROR is the error of one of them.`,
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
 			list, err := c.ob.Replays(ctx)
 			if err != nil {
 				return err
 			}
 			return a.print(operjson.ReplaysOf(list), func(t *table) {
-				t.row("NAME", "STATE", "LISTENER", "TYPES", "SINCE", "UNTIL", "PLACE", "ADDED", "WAITING", "BY", "REASON")
+				t.row("NAME", "STATE", "LISTENER", "TYPES", "SINCE", "UNTIL", "PLACE", "ADDED", "WAITING", "FAILED", "BY", "REASON", "LAST ERROR")
 				for i := range list {
 					r := &list[i]
 					if r.Problem != "" {
-						t.row("", "", "", "", "", "", "", "", "", "", r.Problem)
+						t.row("", "", "", "", "", "", "", "", "", "", "", "", r.Problem)
 						continue
 					}
-					t.row(r.Name, string(r.State), r.Listener, kindsText(r.AggregateType, r.EventTypes), r.Since, r.Until, r.Place, r.Added, r.Waiting, r.By, r.Reason)
+					t.row(r.Name, string(r.State), r.Listener, kindsText(r.AggregateType, r.EventTypes), r.Since, r.Until, r.Place, r.Added, r.Waiting, r.Failed, r.By, r.Reason, r.LastError)
 				}
 			})
 		}),

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -11,10 +12,19 @@ import (
 
 // translated are the pages that docs/zh-CN has, with their originals.
 var translated = map[string]string{
-	"docs/zh-CN/README.md":   "README.md",
-	"docs/zh-CN/CONCEPTS.md": "docs/CONCEPTS.md",
-	"docs/zh-CN/TUTORIAL.md": "docs/TUTORIAL.md",
-	"docs/zh-CN/SPEC.md":     "docs/SPEC.md",
+	"docs/zh-CN/README.md":                     "README.md",
+	"docs/zh-CN/CONCEPTS.md":                   "docs/CONCEPTS.md",
+	"docs/zh-CN/TUTORIAL.md":                   "docs/TUTORIAL.md",
+	"docs/zh-CN/OBJECTIVE.md":                  "docs/OBJECTIVE.md",
+	"docs/zh-CN/SPEC.md":                       "docs/SPEC.md",
+	"docs/zh-CN/how-to/change-data-capture.md": "docs/how-to/change-data-capture.md",
+	"docs/zh-CN/how-to/dead-letters.md":        "docs/how-to/dead-letters.md",
+	"docs/zh-CN/how-to/metrics-and-alerts.md":  "docs/how-to/metrics-and-alerts.md",
+	"docs/zh-CN/how-to/order-by-key.md":        "docs/how-to/order-by-key.md",
+	"docs/zh-CN/how-to/payloads.md":            "docs/how-to/payloads.md",
+	"docs/zh-CN/how-to/purge.md":               "docs/how-to/purge.md",
+	"docs/zh-CN/how-to/several-databases.md":   "docs/how-to/several-databases.md",
+	"docs/zh-CN/how-to/traces.md":              "docs/how-to/traces.md",
 }
 
 // section is a heading, and the text that follows the heading until the next heading.
@@ -52,7 +62,7 @@ func alike(a, b section) bool {
 }
 
 // differences lists the parts of two translations that the other translation lacks: the sections by
-// their levels, and in the sections the blocks byte by byte.
+// their levels, and in the sections the blocks byte by byte and the number of rows of tables.
 func differences(a, b page) (problems []string) {
 	left, right := a.sections(), b.sections()
 	level := func(s section) int { return s.level }
@@ -60,6 +70,9 @@ func differences(a, b page) (problems []string) {
 		for i := range left {
 			if !slices.Equal(left[i].blocks, right[i].blocks) {
 				problems = append(problems, fmt.Sprintf("%s:%d: the blocks below %q differ from those below %q of %s: they are the same in both languages, comments included", b.path, right[i].line, right[i].heading, left[i].heading, a.path))
+			}
+			if right[i].rows < left[i].rows {
+				problems = append(problems, fmt.Sprintf("%s:%d: the tables below %q have %d lines, and those below %q of %s have %d", b.path, right[i].line, right[i].heading, right[i].rows, left[i].heading, a.path, left[i].rows))
 			}
 		}
 		return problems
@@ -129,17 +142,28 @@ func TestTheChinesePagesHaveTheSectionsAndTheCodeOfTheEnglishOnes(t *testing.T) 
 	}
 }
 
+func TestTheChineseReadmeListsEachChinesePage(t *testing.T) {
+	t.Parallel()
+	const readme = "docs/zh-CN/README.md"
+	for chinese := range translated {
+		if chinese != readme {
+			require.Contains(t, read(t, readme).text, "| ["+path.Base(chinese)+"]("+strings.TrimPrefix(chinese, "docs/zh-CN/")+") |")
+		}
+	}
+}
+
 func TestASectionThatALanguageLacksIsNamed(t *testing.T) {
 	t.Parallel()
 	const english = "intro\n# A\n## One\n| a |\n|---|\n| x |\n## Two\n```go\na() // b\n```\n## Three\n### Four\n"
 	for name, tt := range map[string]struct{ chinese, want string }{
 		"all":              {"intro\n# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", ""},
 		"more rows":        {"# 甲\n## 一\n| a |\n|---|\n| x |\n| y |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", ""},
+		"fewer rows":       {"# 甲\n## 一\n| a |\n|---|\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", `zh.md:2: the tables below "## 一" have 2 lines, and those below "## One" of en.md have 3`},
 		"one is left out":  {"# 甲\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", `zh.md lacks the section "## One" of en.md:3`},
 		"another level":    {"# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n", `zh.md lacks the section "### Four" of en.md:12`},
 		"one more":         {"# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n## 五\n", `en.md lacks the section "## 五" of zh.md:12`},
-		"a comment":        {"# 甲\n## 一\n## 二\n```go\na() // 乙\n```\n## 三\n### 四\n", `zh.md:3: the blocks below "## 二" differ`},
-		"a block too much": {"# 甲\n```go\na() // b\n```\n## 一\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", `zh.md:1: the blocks below "# 甲" differ`},
+		"a comment":        {"# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // 乙\n```\n## 三\n### 四\n", `zh.md:6: the blocks below "## 二" differ`},
+		"a block too much": {"# 甲\n```go\na() // b\n```\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", `zh.md:1: the blocks below "# 甲" differ`},
 	} {
 		problems := differences(page{"en.md", english}, page{"zh.md", tt.chinese})
 		if tt.want == "" {

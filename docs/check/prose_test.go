@@ -25,11 +25,8 @@ var goal = [6]float64{1, 4, 4, 0.5, 0.5, 0}
 // limits are the groups above the goal, with the figures that they had when they were
 // first counted. An entry is only ever lowered, and removed at the goal.
 var limits = map[string][6]float64{
-	"pages of .":                {7, 5, 4, 2, 3, 0},
-	"pages of docs":             {5.5, 10.5, 9.5, 1, 1, 28},
-	"pages of docs/how-to":      {4, 11.5, 11, 1.5, 1, 15},
-	"pages of docs/reference":   {5.5, 8, 6.5, 1.5, 3.5, 5},
-	"pages of docs/reliability": {4, 10.5, 8, 1.5, 1, 7},
+	"pages of docs":             {1, 5.6, 6.5, 0.5, 0.5, 0},
+	"pages of docs/reliability": {1, 7.2, 6.2, 0.5, 0.5, 0},
 }
 
 var (
@@ -136,7 +133,7 @@ func TestCommentsAndPagesNameTheirNouns(t *testing.T) {
 	}
 	texts := goFiles(t)
 	for _, file := range slices.Sorted(maps.Keys(texts)) {
-		if !strings.HasSuffix(file, "_test.go") {
+		if !strings.HasSuffix(file, "_test.go") && !strings.HasPrefix(texts[file], "// Code generated ") {
 			of("comments of "+groupOf(file)).addGo(t, file, texts[file])
 		}
 	}

@@ -86,11 +86,11 @@ func TestEachRuleOfTheSpecificationHasATest(t *testing.T) {
 // of the name.
 func TestTheTestsThatTheSpecificationNamesExist(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"SPEC.md", "OBJECTIVE.md"} {
+	for _, name := range []string{"SPEC.md", "OBJECTIVE.md", "zh-CN/SPEC.md", "zh-CN/OBJECTIVE.md"} {
 		links := testLink.FindAllStringSubmatch(readDocument(t, name), -1)
 		require.NotEmpty(t, links, name)
 		for _, link := range links {
-			path := filepath.Join(root, "docs", filepath.FromSlash(link[2]))
+			path := filepath.Join(root, "docs", filepath.Dir(name), filepath.FromSlash(link[2]))
 			code, err := os.ReadFile(path)
 			require.NoError(t, err, "%s names %s", name, link[1])
 			parts := strings.Split(link[1], "/")
@@ -100,5 +100,15 @@ func TestTheTestsThatTheSpecificationNamesExist(t *testing.T) {
 			}
 			require.Contains(t, string(code), declared, "%s names %s in %s", name, link[1], link[2])
 		}
+	}
+}
+
+func TestTheTranslationsNameTheSameTests(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"SPEC.md", "OBJECTIVE.md"} {
+		first := func(m []string) string { return m[1] }
+		english := testLink.FindAllStringSubmatch(readDocument(t, name), -1)
+		chinese := testLink.FindAllStringSubmatch(readDocument(t, "zh-CN/"+name), -1)
+		require.Equal(t, mapped(english, first), mapped(chinese, first), name)
 	}
 }

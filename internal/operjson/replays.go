@@ -26,7 +26,10 @@ type Replay struct {
 	Looked        int64                `json:"looked_at"`
 	Added         int64                `json:"added"`
 	Unreadable    int64                `json:"unreadable"`
+	Progress      time.Time            `json:"progress,omitzero"`
 	Waiting       int                  `json:"waiting"`
+	Failed        int                  `json:"failed"`
+	LastError     string               `json:"last_error,omitempty"`
 	Problem       string               `json:"problem,omitempty"`
 }
 
@@ -42,7 +45,7 @@ func ReplaysOf(list []outbox.ReplayStatus) Replays {
 		r := &list[i]
 		answer.Replays[i] = Replay{
 			r.Name, r.State, r.Listener, r.AggregateType, r.EventTypes, r.AggregateID, r.TenantID, r.Since.UTC(), r.Until.UTC(), r.Rate, r.Reason, r.By,
-			r.Started.UTC(), r.Moved.UTC(), r.Place.UTC(), r.Looked, r.Added, r.Unreadable, r.Waiting, r.Problem,
+			r.Started.UTC(), r.Moved.UTC(), r.Place.UTC(), r.Looked, r.Added, r.Unreadable, r.Progress.UTC(), r.Waiting, r.Failed, r.LastError, r.Problem,
 		}
 	}
 	return answer

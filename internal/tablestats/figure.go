@@ -23,6 +23,7 @@ const (
 	Paused
 	PausedKeys
 	OldestPauseAge
+	ReplayProgressAge
 	Up
 	ReadAt
 	ReadErrors
@@ -47,20 +48,21 @@ type Description struct {
 }
 
 var descriptions = [Figures]Description{
-	Pending:        {"events.pending", Events, "Events in the table that are not yet delivered, due or delayed; each count stops at 100,000."},
-	Due:            {"events.due", Events, "Events in the table that are due now."},
-	Delayed:        {"events.delayed", Events, "Events in the table that are due later: delayed, deferred or to be retried."},
-	Dead:           {"events.dead", Events, "DEAD events in the table."},
-	DuePaused:      {"events.due.paused", Events, "Due events whose kind is paused, among the first 100,000 due events."},
-	OldestDueAge:   {"oldest.due.age", Seconds, "How long the oldest due event has been due whose kind is not paused and has no MaxDueAge; 0 when there is none."},
-	LastPoll:       {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
-	PollInterval:   {"poll.interval", Seconds, "How often the poller reads an idle table."},
-	Paused:         {"kinds.paused", Kinds, "Kinds of events that are paused."},
-	PausedKeys:     {"keys.paused", Keys, "Keys of kinds of events that are paused; at most about 1,000."},
-	OldestPauseAge: {"oldest.pause.age", Seconds, "How long the kind has been paused that was paused first; 0 when none is."},
-	Up:             {"table.up", "", "Whether the last read of the table for these metrics succeeded."},
-	ReadAt:         {"table.read.timestamp", Seconds, "When the table was read for these metrics."},
-	ReadErrors:     {"table.read.errors", Errors, "Reads of the table for these metrics that failed."},
+	Pending:           {"events.pending", Events, "Events in the table that are not yet delivered, due or delayed; each count stops at 100,000."},
+	Due:               {"events.due", Events, "Events in the table that are due now."},
+	Delayed:           {"events.delayed", Events, "Events in the table that are due later: delayed, deferred or to be retried."},
+	Dead:              {"events.dead", Events, "DEAD events in the table."},
+	DuePaused:         {"events.due.paused", Events, "Due events whose kind is paused, among the first 100,000 due events."},
+	OldestDueAge:      {"oldest.due.age", Seconds, "How long the oldest due event has been due whose kind is not paused and has no MaxDueAge; 0 when there is none."},
+	LastPoll:          {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
+	PollInterval:      {"poll.interval", Seconds, "How often the poller reads an idle table."},
+	Paused:            {"kinds.paused", Kinds, "Kinds of events that are paused."},
+	PausedKeys:        {"keys.paused", Keys, "Keys of kinds of events that are paused; at most about 1,000."},
+	OldestPauseAge:    {"oldest.pause.age", Seconds, "How long the kind has been paused that was paused first; 0 when none is."},
+	ReplayProgressAge: {"replay.progress.age", Seconds, "How long ago the running replay of delivered events made progress that has made no progress for the longest; 0 when no replay runs."},
+	Up:                {"table.up", "", "Whether the last read of the table for these metrics succeeded."},
+	ReadAt:            {"table.read.timestamp", Seconds, "When the table was read for these metrics."},
+	ReadErrors:        {"table.read.errors", Errors, "Reads of the table for these metrics that failed."},
 }
 
 // Describe returns the descriptions, each at the index of its figure.
@@ -90,6 +92,7 @@ func (v Values) Each(do func(f Figure, value float64)) {
 	do(Paused, float64(kinds))
 	do(PausedKeys, float64(len(v.Stats.Paused)-kinds))
 	do(OldestPauseAge, oldestPause(v).Seconds())
+	do(ReplayProgressAge, v.Stats.ReplayProgressAge.Seconds())
 	if v.Stats.PollInterval > 0 { // the mode has a poller
 		do(LastPoll, timestamp(v.Stats.LastPoll))
 		do(PollInterval, v.Stats.PollInterval.Seconds())

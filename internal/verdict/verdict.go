@@ -34,11 +34,16 @@ const (
 	Paused  Subject = "paused"
 	Unheard Subject = "unheard"
 	Dead    Subject = "dead"
+	Replays Subject = "replays"
 )
 
 // DefaultMaxDueAge is how long an event may be due until the outbox is late. The alert
 // OutboxOldestDueTooOld begins there too.
 const DefaultMaxDueAge = 5 * time.Minute
+
+// MaxReplayProgressAge is how long a replay of delivered events may run without progress. The alert
+// OutboxReplayStuck begins there too.
+const MaxReplayProgressAge = 10 * time.Minute
 
 // Verdict says whether an outbox is well.
 type Verdict struct {
@@ -233,6 +238,9 @@ func (f *Facts) reasons() (reasons []Reason) {
 	}
 	if len(keys) > 0 {
 		add(Paused, number(int64(len(keys)), "key", "keys")+" paused"+byListeners(keys))
+	}
+	if age := f.Stats.ReplayProgressAge; age > MaxReplayProgressAge {
+		add(Replays, "a replay of delivered events has made no progress for "+Span(age))
 	}
 	if f.Stats.Dead > 0 {
 		add(Dead, events(f.Stats.Dead)+" dead")

@@ -125,6 +125,14 @@ func TestTheVerdictSaysWhetherAnOutboxIsWellAndWhy(t *testing.T) {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 1, DuePaused: 1, Paused: []outbox.Pause{{Kind: kind, Automatic: true}}}},
 			verdict.Attention, "In time, but look: order/placed paused by listeners (1 event due).",
 		},
+		"a replay without progress": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Dead: 2, ReplayProgressAge: verdict.MaxReplayProgressAge + time.Second}},
+			verdict.Attention, "In time, but look: a replay of delivered events has made no progress for 10 min 1 s, 2 events are dead.",
+		},
+		"a replay that makes progress": {
+			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{ReplayProgressAge: verdict.MaxReplayProgressAge}},
+			verdict.Well, "Well: no event is due.",
+		},
 		"a bound of the user's": {
 			verdict.Facts{Nodes: []outbox.Node{live}, Stats: outbox.Stats{Due: 1, OldestDueAge: 2 * time.Second}, MaxDueAge: time.Second},
 			verdict.Late, "Late by 2 s: 1 event is due, and deliveries go on too slowly or fail.",

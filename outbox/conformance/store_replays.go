@@ -24,7 +24,7 @@ var replayTests = []storeTest{
 	{"RowsThatCannotBeReadAreCounted", deliveredSpoilt},
 	{"RowsMayBePurgedBeneath", deliveredPurged},
 	{"LargePayloadsComeInSeveralReads", deliveredLarge},
-	{"UntriedRowsAreCounted", untried},
+	{"UntriedAndFailedRowsAreCounted", addedRows},
 }
 
 func (s *storeSuite) replayRows() []outbox.ReplayRow {
@@ -389,22 +389,28 @@ func deliveredLarge(s *storeSuite) {
 	s.sameIDs("large events", ids, idsOf(envs))
 }
 
-func untried(s *storeSuite) {
-	count := func(want int, ids ...string) {
+func addedRows(s *storeSuite) {
+	count := func(untried, failed int, lastError string, ids ...string) {
 		s.t.Helper()
-		n, err := s.Store.Untried(s.ctx, s.DB, ids)
-		s.ok("Untried", err)
-		s.count("untried rows", n, want)
+		added, err := s.Store.Added(s.ctx, s.DB, ids)
+		s.ok("Added", err)
+		if want := (outbox.AddedRows{Untried: untried, Failed: failed, LastError: lastError}); added != want {
+			s.t.Fatalf("of the added rows: %+v, want %+v", added, want)
+		}
 	}
-	count(0)
-	count(0, "unknown")
+	count(0, 0, "")
+	count(0, 0, "", "unknown")
 	fresh, leased := s.insertedAs(outbox.StatusNew, ""), s.insertedAs(outbox.StatusNew, "node-1/1")
 	failed, done, dead := s.insertedAs(outbox.StatusRetry, ""), s.insertedAs(outbox.StatusDone, ""), s.insertedAs(outbox.StatusDead, "")
-	deferred := s.insertedAs(outbox.StatusNew, "")
+	deferred, taken := s.insertedAs(outbox.StatusNew, ""), s.insertedAs(outbox.StatusNew, "")
 	s.edit(deferred.EventID, func(row *RawRow) { row.AvailableAt, row.Status = row.AvailableAt.Add(time.Hour), outbox.StatusRetry })
-	count(3, fresh.EventID, leased.EventID, failed.EventID, done.EventID, dead.EventID, deferred.EventID, "unknown")
-	count(1, fresh.EventID)
+	s.edit(taken.EventID, func(row *RawRow) { row.Attempts = 1 })
+	s.edit(failed.EventID, func(row *RawRow) { row.LastError = "é🎉 refused" })
+	s.edit(dead.EventID, func(row *RawRow) { row.LastError = "" })
+	count(3, 2, "é🎉 refused", fresh.EventID, leased.EventID, failed.EventID, done.EventID, dead.EventID, deferred.EventID, taken.EventID, "unknown")
+	count(1, 0, "", fresh.EventID)
+	count(0, 1, "", dead.EventID)
 	many := s.events(1200)
 	s.insert(many...)
-	count(1200, idsOf(many)...)
+	count(1200, 1, "é🎉 refused", append(idsOf(many), failed.EventID)...)
 }

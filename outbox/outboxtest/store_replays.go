@@ -87,11 +87,20 @@ func (r *memRow) wasDelivered(q outbox.DeliveredQuery) bool {
 		isEmptyOr(q.AggregateID, r.env.AggregateID) && isEmptyOr(q.TenantID, r.env.TenantID)
 }
 
-// Untried implements [outbox.Store].
-func (s *Store) Untried(ctx context.Context, _ outbox.DB, eventIDs []string) (int, error) {
-	if err := s.lock(ctx, "counting events that were not tried"); err != nil {
-		return 0, err
+// Added implements [outbox.Store].
+func (s *Store) Added(ctx context.Context, _ outbox.DB, eventIDs []string) (added outbox.AddedRows, err error) {
+	if err := s.lock(ctx, "counting events that were not tried or failed"); err != nil {
+		return added, err
 	}
 	defer s.mu.Unlock()
-	return len(s.named(eventIDs, func(r *memRow) bool { return r.live() && r.Attempts == 0 })), nil
+	for _, r := range s.named(eventIDs, func(r *memRow) bool { return r.Status != outbox.StatusDone }) {
+		switch {
+		case r.live() && r.Attempts == 0:
+			added.Untried++
+		case r.Status != outbox.StatusNew:
+			added.Failed++
+			added.LastError = max(added.LastError, r.LastError)
+		}
+	}
+	return added, nil
 }

@@ -321,9 +321,9 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	q.AfterEventID = "a"
 	_, err = store.Delivered(ctx, rec, q)
 	run("delivered", err)
-	section("untried events")
-	_, err = store.Untried(ctx, rec, []string{"a", "b"})
-	run("untried", err)
+	section("events that a replay added")
+	_, err = store.Added(ctx, rec, []string{"a", "b"})
+	run("added", err)
 	section("notify")
 	run("notify", store.Notify(ctx, rec, "outbox_event"))
 	section("listen")

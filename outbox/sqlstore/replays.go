@@ -220,16 +220,23 @@ func (s *Store) readDelivered(ctx context.Context, db outbox.DB, ids []string) (
 	return events, unreadable, nil
 }
 
-// Untried implements [outbox.Store].
-func (s *Store) Untried(ctx context.Context, db outbox.DB, eventIDs []string) (total int, err error) {
+// Added implements [outbox.Store].
+func (s *Store) Added(ctx context.Context, db outbox.DB, eventIDs []string) (added outbox.AddedRows, err error) {
+	const failed = "CASE WHEN status = 3 OR status = 2 AND attempts > 0 THEN "
 	for chunk := range slices.Chunk(eventIDs, markRows) {
-		q := s.query(256 + 2*len(chunk))
-		q.add("SELECT COUNT(*) FROM ").table(s).add(" WHERE ").ids("event_id", chunk).still("status IN (0, 2) AND attempts = 0")
-		var n int
-		if err := s.rows(ctx, db, "counting events that were not tried", q, scanInto(&n)); err != nil {
-			return 0, err
+		q := s.query(512 + 2*len(chunk))
+		q.add("SELECT COUNT(CASE WHEN status IN (0, 2) AND attempts = 0 THEN 1 END), COUNT(", failed, "1 END), MAX(", failed, shownError, " END)")
+		q.add(" FROM ").table(s).add(" WHERE ").ids("event_id", chunk)
+		var n outbox.AddedRows
+		var lastError sql.NullString
+		err := s.rows(ctx, db, "counting events that were not tried or failed", q, func(rows *sql.Rows) error {
+			return rows.Scan(&n.Untried, &n.Failed, &lastError)
+		})
+		if err != nil {
+			return outbox.AddedRows{}, err
 		}
-		total += n
+		added.Untried, added.Failed = added.Untried+n.Untried, added.Failed+n.Failed
+		added.LastError = cmp.Or(added.LastError, lastError.String)
 	}
-	return total, s.err
+	return added, s.err
 }

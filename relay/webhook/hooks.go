@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -66,9 +67,12 @@ func transport(cfg *Config) *http.Transport {
 	guard := ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(allow4...), ssrf.WithAllowedV6Prefixes(allow6...),
 		ssrf.WithDeniedV4Prefixes(append(deny4, azure)...), ssrf.WithDeniedV6Prefixes(deny6...))
 	dialer := &net.Dialer{Timeout: min(phase, cfg.Timeout), Control: guard.Safe}
+	// Several endpoints may have the same host. A connection that is not kept costs a TLS handshake for the
+	// next request.
+	idle := cmp.Or(cfg.Rules.Concurrency, defaultConcurrency)
 	return &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: tlsConfig, TLSHandshakeTimeout: min(phase, cfg.Timeout), ForceAttemptHTTP2: true,
-		DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes, MaxIdleConns: defaultConcurrency, MaxIdleConnsPerHost: defaultKeyConcurrency, IdleConnTimeout: time.Minute,
+		DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes, MaxIdleConns: idle, MaxIdleConnsPerHost: idle, IdleConnTimeout: time.Minute,
 		// Without pings, requests go to a connection of HTTP/2 that has died for as long as TCP has patience.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: cfg.Timeout / 2, PingTimeout: min(phase, cfg.Timeout/2)},
 	}

@@ -13,9 +13,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
@@ -568,4 +570,30 @@ func TestTheScheduleTakesThreeDays(t *testing.T) {
 	require.Less(t, most, 85*time.Hour)
 	require.Equal(t, webhook.Schedule.Delay(0) < 6*time.Second, true)
 	require.GreaterOrEqual(t, webhook.Schedule.Delay(1000), 24*time.Hour)
+}
+
+// Many requests to one host at once, as of endpoints at the same provider, use as many connections: a
+// connection for each request would cost a TLS handshake for each.
+func TestRequestsToAHostUseTheirConnectionsAgain(t *testing.T) {
+	t.Parallel()
+	const atOnce, each = 32, 10
+	var mu sync.Mutex
+	from := map[string]bool{} // the client's address of each connection
+	r := receive(t, func(_ http.ResponseWriter, q *http.Request) {
+		mu.Lock()
+		from[q.RemoteAddr] = true
+		mu.Unlock()
+		time.Sleep(5 * time.Millisecond)
+	})
+	s := serve(t, sqlite(t), webhook.Static{"a": r.at("/a"), "b": r.at("/b")}, func(cfg *webhook.Config, _ *outbox.Mode) { r.trust(cfg) })
+	var senders sync.WaitGroup
+	for i := range atOnce {
+		senders.Go(func() {
+			for range each {
+				assert.NoError(t, s.deliver([]string{"a", "b"}[i%2]))
+			}
+		})
+	}
+	senders.Wait()
+	require.LessOrEqual(t, len(from), 2*atOnce, "connections for %d requests", atOnce*each)
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql"
 
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -32,7 +35,8 @@ func NewEntShop(dsn string) (*EntShop, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &EntShop{db, ent.NewClient(db), ob, events}, nil
+	client := ent.NewClient(ent.Driver(entsql.OpenDB(dialect.Postgres, db)))
+	return &EntShop{db, client, ob, events}, nil
 }
 
 // Place stores an order and the event.

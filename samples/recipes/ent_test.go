@@ -13,6 +13,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 	"github.com/outboxkit/outbox-go/samples/recipes"
 	"github.com/outboxkit/outbox-go/samples/recipes/ent"
+	_ "github.com/outboxkit/outbox-go/samples/recipes/ent/runtime" // ent's hooks and checks
 )
 
 func entShop(t *testing.T) (*recipes.EntShop, *sqlstore.Store) {

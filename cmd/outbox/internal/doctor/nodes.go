@@ -221,6 +221,9 @@ func (p *patient) backlog(ctx context.Context) error {
 	if err := p.neverDue(ctx); err != nil {
 		return err
 	}
+	if age := s.ReplayProgressAge; age > verdict.MaxReplayProgressAge {
+		p.report(Warning, fmt.Sprintf("a replay of delivered events has made no progress for %s", age.Round(time.Second)), "outbox replay list shows the last error, and outbox replay stop stops the replay")
+	}
 	if s.Dead > 0 {
 		p.report(Note, fmt.Sprintf("%d events are dead", s.Dead)+blocks, "outbox dead groups shows why; outbox dead replay delivers them again"+behind)
 	}

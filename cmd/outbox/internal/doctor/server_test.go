@@ -267,6 +267,12 @@ func TestABacklogIsFound(t *testing.T) {
 		w.requireFinding(t, "backlog", doctor.Warning, "1 events are due, the oldest for 1h0m")
 		w.requireFinding(t, "backlog", doctor.Note, "1 events are dead")
 		w.requireFinding(t, "backlog", doctor.Note, "1 types of events are paused")
+		progress := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+		_, err = w.store.SetReplay(t.Context(), w.DB, "", outbox.ReplayRow{
+			Name: "r", Version: "1", Value: `{"id":"1","name":"r","rate":1,"state":"running","progress":"` + progress + `"}`,
+		}, nil)
+		require.NoError(t, err)
+		w.requireFinding(t, "backlog", doctor.Warning, "a replay of delivered events has made no progress for 1h0m")
 	})
 }
 

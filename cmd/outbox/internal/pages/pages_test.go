@@ -113,7 +113,15 @@ func TestAQuestionFindsItsPage(t *testing.T) {
 		"what happens when the process crashes": "FAQ.md",
 		"migrate from my own outbox table":      "MIGRATING.md",
 		"kafka partition key":                   "how-to/brokers/kafka.md",
-		"死信重放":                                  "zh-CN/TUTORIAL.md",
+		"死信重放":                                  "zh-CN/how-to/dead-letters.md",
+		"撤销删除":                                  "zh-CN/how-to/dead-letters.md",
+		"表越来越大":                                 "zh-CN/how-to/purge.md",
+		"按顺序投递":                                 "zh-CN/how-to/order-by-key.md",
+		"链路追踪":                                  "zh-CN/how-to/traces.md",
+		"告警":                                    "zh-CN/how-to/metrics-and-alerts.md",
+		"怎样加密":                                  "zh-CN/how-to/payloads.md",
+		"一个进程连两个数据库":                            "zh-CN/how-to/several-databases.md",
+		"复制槽":                                   "zh-CN/how-to/change-data-capture.md",
 		"至少一次":                                  "zh-CN/README.md",
 	} {
 		var found []string
