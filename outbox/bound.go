@@ -16,9 +16,10 @@ type Drained struct {
 	// Left is how many events are due now, counted up to [StatsLimit]: events behind the first n,
 	// events that became due meanwhile, and events that cannot be delivered now.
 	Left int
-	// Paused says how many of Left are paused, or have no listener in this process, and Elsewhere how
-	// many other processes have. Both are counted only if More is false. The other events of Left became due meanwhile, or wait
-	// behind an event of their key in [OrderedByKey].
+	// Paused says how many of Left are paused, or have no listener in this process. Elsewhere says how
+	// many of Left are in the hands of another process, or of a process that died, until their leases
+	// or ranges expire. Both are counted only if More is false. The other events of Left became due
+	// meanwhile, or wait behind an event of their key in [OrderedByKey].
 	Paused, Elsewhere int
 	// NextDue is when the next delayed event or retry becomes due; zero: there is no such event.
 	NextDue time.Time

@@ -104,6 +104,8 @@ func (o *Outbox) drain(ctx context.Context, n int) (Drained, error) {
 			err = d.err
 		case <-ctx.Done():
 		}
+	} else if ctx.Err() == nil { // counting the events would fail for the same reason
+		return Drained{}, errors.Join(err, engine.Close(ctx))
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,24 @@ func TestStartChecksTheTable(t *testing.T) {
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
 		require.NoError(t, ob.Start(t.Context()), "after it was mended")
 		require.NoError(t, ob.Close(t.Context()))
+	})
+}
+
+// A Drain that cannot begin says so once: it does not count the events that are left.
+func TestDrainSaysOnceThatTheTableIsMissing(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		store, err := sqlstore.Detect(t.Context(), db.DB)
+		require.NoError(t, err)
+		for name, mode := range map[string]outbox.Mode{"single node": outbox.SingleNode{}, "many nodes": outbox.MultiNode{}} {
+			ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: mode, Logger: quiet})
+			require.NoError(t, err)
+			require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(noop))))
+			got, err := ob.Drain(t.Context(), 10)
+			require.Equal(t, outbox.Drained{}, got, name)
+			require.Error(t, err, name)
+			require.Equal(t, 1, strings.Count(err.Error(), "create the tables"), "%s: %v", name, err)
+		}
 	})
 }
 

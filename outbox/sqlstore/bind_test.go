@@ -100,3 +100,10 @@ func TestAMissingTableIsReportedWithWhereItWasSought(t *testing.T) {
 	err = store.Insert(t.Context(), tx, events("e", 1), "", time.Time{})
 	oneErrorWith(t, err, "it is not in the schemas of the search path ("+schema+"); create the tables with the command")
 }
+
+func TestCreateSchemaWithoutASchemaSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	db := testdb.Open(t, testdb.Main()[0]).Reopen(t, testdb.Param("search_path", "there_is_no_such_schema"))
+	err := sqlstore.Postgres().CreateSchema(t.Context(), db.DB)
+	oneErrorWith(t, err, "(SQLSTATE 3F000); create a schema of the connection's search_path first, or correct the search_path")
+}

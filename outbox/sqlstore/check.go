@@ -83,6 +83,8 @@ func (s *Store) wayOut(err error) string {
 	switch {
 	case s.table.Schema != "" && s.isOneOf(err, "3F000", 1049, ".sqlite_master"):
 		return "; create the schema " + s.table.Schema + " first, or change the name of the table"
+	case s.d == postgres && sqlerr.HasState(err, "3F000"):
+		return "; create a schema of the connection's search_path first, or correct the search_path"
 	case s.isOneOf(err, "42P01", 1146, "no such table"):
 		return s.createWayOut()
 	case s.isOneOf(err, "25006", 1290, "readonly") || sqlerr.HasNumber(err, 1792) || sqlerr.HasNumber(err, 1836):
