@@ -15,14 +15,14 @@ const (
 type whoseKey struct{}
 
 // classes name the statements. The first pattern that matches decides. A statement with an empty
-// name is not a point: either the statement changes nothing and only a start needs it, or it is a
-// node's report, which no delivery reads.
+// name is not a point: either the statement changes nothing and only a start needs it, or no delivery reads
+// its rows: a node's report, and a look at the replays of delivered events.
 var classes = []struct {
 	pattern *regexp.Regexp
 	name    string
 }{
 	{regexp.MustCompile(`^(ROLLBACK TO|RELEASE|SAVEPOINT)`), "$1"},
-	{regexp.MustCompile(`outbox_event_control .*'node'|^SELECT locked_by, |WHERE 1 = 0$|current_schemas|^SELECT DATABASE`), ""},
+	{regexp.MustCompile(`outbox_event_control .*'(?:node|replay)'|^SELECT locked_by, |WHERE 1 = 0$|current_schemas|^SELECT DATABASE`), ""},
 	{regexp.MustCompile(`INSERT (IGNORE )?INTO idempotency_key`), "record the request"},
 	{regexp.MustCompile(`^UPDATE idempotency_key`), "store the answer"},
 	{regexp.MustCompile(`^SELECT fingerprint, `), "read the answer"},
