@@ -4,7 +4,6 @@ package readme_test
 import (
 	"context"
 	"encoding/json"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -144,26 +143,6 @@ func freeAddress(t *testing.T) string {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	return l.Addr().String()
-}
-
-func TestTheMapNamesEachPage(t *testing.T) {
-	t.Parallel()
-	docs := filepath.Join("..", "..")
-	content := read(t, filepath.Join(docs, "README.md"))
-	require.NoError(t, filepath.WalkDir(docs, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		page, err := filepath.Rel(docs, path)
-		switch {
-		case err != nil || page == "README.md":
-		case entry.IsDir() && page == "zh-CN":
-			return filepath.SkipDir
-		case strings.HasSuffix(page, ".md"):
-			require.Contains(t, content, "]("+filepath.ToSlash(page)+")", "docs/README.md has no row for the page")
-		}
-		return err
-	}))
 }
 
 // versioned are the modules whose versions README.md names.
