@@ -335,7 +335,7 @@ func TestLag(t *testing.T) {
 		lag, err = r.Lag(t.Context())
 		require.NoError(t, err)
 		require.False(t, lag.Active)
-		require.LessOrEqual(t, lag.Transactions, int64(2), "the stores of the position")
+		require.Less(t, lag.Transactions, int64(20), "only the stores of the position, one for each batch")
 		require.Less(t, lag.Behind, time.Hour)
 	})
 }
