@@ -173,6 +173,11 @@ func TestAPurgeDeletesUndeliveredRowsOnlyIfItIsTold(t *testing.T) {
 	purge := outbox.PurgeOptions{Retention: 30 * time.Minute, BatchSize: 1}
 	all := purge
 	all.Undelivered = true
+	for _, mode := range []outbox.Mode{nil, outbox.MultiNode{}, outbox.OrderedByKey{}, outbox.Ordered{}} {
+		store := outboxtest.NewStore()
+		_, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: mode, Purge: &all})
+		require.ErrorContains(t, err, "Config.Purge.Undelivered is set, but this process delivers")
+	}
 
 	api := build(t, outbox.Config{Mode: outbox.WriterOnly{}, Purge: &purge}, nil) // beside workers
 	api.write(old)

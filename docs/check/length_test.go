@@ -11,7 +11,7 @@ import (
 )
 
 // Readers look for things that are there and do not find them if there is too much beside. A page that
-// grows beyond the bound loses what nobody looks for, or becomes two.
+// grows beyond the bound loses the parts that no reader looks for, or becomes two.
 const (
 	mostWords = 1_500  // of a page
 	allWords  = 60_000 // of the English pages together
