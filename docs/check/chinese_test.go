@@ -19,6 +19,7 @@ var translated = map[string]string{
 	"docs/zh-CN/SPEC.md":                       "docs/SPEC.md",
 	"docs/zh-CN/how-to/change-data-capture.md": "docs/how-to/change-data-capture.md",
 	"docs/zh-CN/how-to/dead-letters.md":        "docs/how-to/dead-letters.md",
+	"docs/zh-CN/how-to/functions-and-cron.md":  "docs/how-to/functions-and-cron.md",
 	"docs/zh-CN/how-to/metrics-and-alerts.md":  "docs/how-to/metrics-and-alerts.md",
 	"docs/zh-CN/how-to/order-by-key.md":        "docs/how-to/order-by-key.md",
 	"docs/zh-CN/how-to/payloads.md":            "docs/how-to/payloads.md",
