@@ -17,6 +17,7 @@ var translated = map[string]string{
 	"docs/zh-CN/TUTORIAL.md":                   "docs/TUTORIAL.md",
 	"docs/zh-CN/OBJECTIVE.md":                  "docs/OBJECTIVE.md",
 	"docs/zh-CN/SPEC.md":                       "docs/SPEC.md",
+	"docs/zh-CN/how-to/adapters/bun.md":        "docs/how-to/adapters/bun.md",
 	"docs/zh-CN/how-to/adapters/gorm.md":       "docs/how-to/adapters/gorm.md",
 	"docs/zh-CN/how-to/change-data-capture.md": "docs/how-to/change-data-capture.md",
 	"docs/zh-CN/how-to/dead-letters.md":        "docs/how-to/dead-letters.md",
