@@ -29,6 +29,7 @@ var translated = map[string]string{
 	"docs/zh-CN/how-to/several-databases.md":   "docs/how-to/several-databases.md",
 	"docs/zh-CN/how-to/traces.md":              "docs/how-to/traces.md",
 	"docs/zh-CN/how-to/transactions.md":        "docs/how-to/transactions.md",
+	"docs/zh-CN/how-to/web/echo.md":            "docs/how-to/web/echo.md",
 	"docs/zh-CN/shapes/api-and-worker.md":      "docs/shapes/api-and-worker.md",
 }
 
