@@ -32,6 +32,7 @@ var translated = map[string]string{
 	"docs/zh-CN/how-to/web/echo.md":            "docs/how-to/web/echo.md",
 	"docs/zh-CN/shapes/api-and-worker.md":      "docs/shapes/api-and-worker.md",
 	"docs/zh-CN/shapes/one-service.md":         "docs/shapes/one-service.md",
+	"docs/zh-CN/shapes/worker-fleet.md":        "docs/shapes/worker-fleet.md",
 }
 
 // section is a heading, and the text that follows the heading until the next heading.
