@@ -17,14 +17,22 @@ var translated = map[string]string{
 	"docs/zh-CN/TUTORIAL.md":                   "docs/TUTORIAL.md",
 	"docs/zh-CN/OBJECTIVE.md":                  "docs/OBJECTIVE.md",
 	"docs/zh-CN/SPEC.md":                       "docs/SPEC.md",
+	"docs/zh-CN/how-to/adapters/bun.md":        "docs/how-to/adapters/bun.md",
+	"docs/zh-CN/how-to/adapters/gorm.md":       "docs/how-to/adapters/gorm.md",
 	"docs/zh-CN/how-to/change-data-capture.md": "docs/how-to/change-data-capture.md",
 	"docs/zh-CN/how-to/dead-letters.md":        "docs/how-to/dead-letters.md",
+	"docs/zh-CN/how-to/functions-and-cron.md":  "docs/how-to/functions-and-cron.md",
 	"docs/zh-CN/how-to/metrics-and-alerts.md":  "docs/how-to/metrics-and-alerts.md",
 	"docs/zh-CN/how-to/order-by-key.md":        "docs/how-to/order-by-key.md",
 	"docs/zh-CN/how-to/payloads.md":            "docs/how-to/payloads.md",
 	"docs/zh-CN/how-to/purge.md":               "docs/how-to/purge.md",
 	"docs/zh-CN/how-to/several-databases.md":   "docs/how-to/several-databases.md",
 	"docs/zh-CN/how-to/traces.md":              "docs/how-to/traces.md",
+	"docs/zh-CN/how-to/transactions.md":        "docs/how-to/transactions.md",
+	"docs/zh-CN/how-to/web/echo.md":            "docs/how-to/web/echo.md",
+	"docs/zh-CN/shapes/api-and-worker.md":      "docs/shapes/api-and-worker.md",
+	"docs/zh-CN/shapes/one-service.md":         "docs/shapes/one-service.md",
+	"docs/zh-CN/shapes/worker-fleet.md":        "docs/shapes/worker-fleet.md",
 }
 
 // section is a heading, and the text that follows the heading until the next heading.

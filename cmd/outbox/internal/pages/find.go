@@ -103,7 +103,7 @@ func Find(sections []Section, question string, limit int) []Hit {
 // use is how likely a page is the one that a user of the library looks for.
 func use(page string) float64 {
 	switch {
-	case strings.HasPrefix(page, "how-to/"), strings.HasPrefix(page, "zh-CN/how-to/"), strings.HasPrefix(page, "shapes/"):
+	case strings.HasPrefix(page, "how-to/"), strings.HasPrefix(page, "zh-CN/how-to/"), strings.HasPrefix(page, "shapes/"), strings.HasPrefix(page, "zh-CN/shapes/"):
 		return 1.2
 	case strings.HasPrefix(page, "reliability/"), slices.Contains([]string{"SPEC.md", "zh-CN/SPEC.md", "ARCHITECTURE.md", "OBJECTIVE.md", "zh-CN/OBJECTIVE.md", "BENCHMARKS.md", "README.md"}, page):
 		return 0.6

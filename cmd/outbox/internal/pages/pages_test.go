@@ -122,6 +122,14 @@ func TestAQuestionFindsItsPage(t *testing.T) {
 		"怎样加密":                                  "zh-CN/how-to/payloads.md",
 		"一个进程连两个数据库":                            "zh-CN/how-to/several-databases.md",
 		"复制槽":                                   "zh-CN/how-to/change-data-capture.md",
+		"事务里怎样写事件":                              "zh-CN/how-to/transactions.md",
+		"云函数":                                   "zh-CN/how-to/functions-and-cron.md",
+		"GORM 钩子":                               "zh-CN/how-to/adapters/gorm.md",
+		"bun 保存点":                               "zh-CN/how-to/adapters/bun.md",
+		"Echo 中间件的顺序":                           "zh-CN/how-to/web/echo.md",
+		"API 和 worker":                          "zh-CN/shapes/api-and-worker.md",
+		"只写事件的 API":                             "zh-CN/shapes/api-and-worker.md",
+		"按组部署 worker":                           "zh-CN/shapes/worker-fleet.md",
 		"至少一次":                                  "zh-CN/README.md",
 	} {
 		var found []string
