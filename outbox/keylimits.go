@@ -20,31 +20,32 @@ type keyBounds struct {
 type keyLimits struct {
 	running int           // deliveries under way
 	since   time.Time     // when the last of them began
-	took    time.Duration // how long a delivery takes
+	took    time.Duration // how long a delivery takes on average
+	ended   int           // the deliveries of that average
 	busy    time.Time     // the last slot that [Rules].KeyConcurrency gave
 
 	rateLine time.Time // the first slot that [Rules].KeyRate has not given
 	served   time.Time // when the next delivery would begin if all had begun evenly
 }
 
-// Limits of the waits for [Rules].KeyConcurrency. A slot is somewhat longer than a delivery, because an
-// event that comes before the delivery has ended is deferred again.
+// Limits of the slots for [Rules].KeyConcurrency.
 const (
-	leastKeySlot = 10 * time.Millisecond
-	longestKeyIn = 5 * time.Minute // from now to a slot
+	leastKeySlot  = 10 * time.Millisecond // between two slots, times the concurrency
+	longestKeyIn  = 5 * time.Minute       // from now to a slot
+	keyDeliveries = 32                    // deliveries that the average of a key's deliveries remembers
 )
 
 // concurrencyOf says how long an event waits while as many deliveries of the key are under way as may
-// be. If these take long, the slots grow.
+// be. The slots are as far apart as deliveries end on average: a few deliveries that hang do not push a
+// long line apart. While all deliveries hang, no slot begins before they have hung twice as long.
 func (l *keyLimits) concurrencyOf(now time.Time, most int) *waiting {
 	if most == 0 || l.running < most {
 		return nil
 	}
-	took := max(l.took, now.Sub(l.since))
-	slot := max(took+took/4, leastKeySlot) / time.Duration(most)
-	if l.busy.Before(now) {
-		l.busy = now
+	if first := now.Add(now.Sub(l.since)); l.busy.Before(first) {
+		l.busy = first
 	}
+	slot := max(l.took, leastKeySlot) / time.Duration(most)
 	if l.busy = l.busy.Add(max(slot, time.Millisecond)); l.busy.Sub(now) > longestKeyIn {
 		l.busy = now.Add(longestKeyIn)
 	}
@@ -96,10 +97,8 @@ func (l *keyLimits) begin(now, due time.Time, g keyGrid) {
 // end notes the end of a delivery that took this long.
 func (l *keyLimits) end(took time.Duration) {
 	l.running--
-	if l.took == 0 {
-		l.took = took
-	}
-	l.took = (3*l.took + took) / 4
+	l.ended = min(l.ended+1, keyDeliveries)
+	l.took += (took - l.took) / time.Duration(l.ended)
 }
 
 // isOver reports whether the key is as if it had not been used.

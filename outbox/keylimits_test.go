@@ -1,8 +1,10 @@
 package outbox_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,6 +137,41 @@ func TestAListenerThatHangsMakesFewWritesForItsKey(t *testing.T) {
 		r.mu.Unlock()
 		pass(10 * time.Minute)
 		require.Len(t, r.delivered("busy"), 21)
+	})
+}
+
+// One delivery in 50 hangs for ten seconds, so that all four places of the key hang again and again. The
+// key is at work for more than half of the time all the same.
+func TestDeliveriesThatHangDoNotSpreadABacklogOfTheirKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const events, places = 1000, 4
+		store := newMarks()
+		var mu sync.Mutex
+		var calls int
+		var work time.Duration // of all calls
+		begin := time.Now()
+		mode := outbox.MultiNode{Poll: rarely, Dispatch: outbox.DispatchOptions{
+			Rules: map[outbox.EventKind]outbox.Rules{kindSaid: {KeyConcurrency: places}},
+		}}
+		e := start(t, outbox.Config{Store: store, Mode: mode}, func(context.Context, outbox.Envelope) error {
+			mu.Lock()
+			calls++
+			takes := 10 * time.Millisecond
+			if calls%50 == 0 {
+				takes = 10 * time.Second
+			}
+			work += takes
+			mu.Unlock()
+			time.Sleep(takes)
+			return nil
+		})
+		ofKey(e, "busy", events, "a")
+		for statuses(store.Store)[outbox.StatusDone] < events {
+			pass(time.Second)
+		}
+		require.Less(t, time.Since(begin), 2*work/places)
+		require.LessOrEqual(t, store.deferred(), 8*events)
 	})
 }
 

@@ -89,8 +89,8 @@ type Rules struct {
 	// KeyConcurrency is how many listeners of the kind run at once for a key: a key is an aggregate id among
 	// the events of the kind. It is a bound of this process, or with Fleetwide of all processes: then not
 	// more processes than KeyConcurrency deliver the kind at the same time, in turns. An event over the
-	// bound is deferred by about the time that the deliveries of the key before it take: it costs a write
-	// and no attempt, and takes the worker of no other key. The events of a key are not ordered. At most
+	// bound is deferred by about the time that the deliveries of the key before it take on average: it costs
+	// a write, more while deliveries hang, and no attempt, and takes the worker of no other key. The events of a key are not ordered. At most
 	// 10,000. Defaults to no bound.
 	KeyConcurrency int
 	// KeyRate is how many deliveries of the kind begin in a second for a key, retries included. It is a
