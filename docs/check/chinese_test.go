@@ -31,7 +31,12 @@ var translated = map[string]string{
 	"docs/zh-CN/how-to/transactions.md":        "docs/how-to/transactions.md",
 	"docs/zh-CN/how-to/web/echo.md":            "docs/how-to/web/echo.md",
 	"docs/zh-CN/shapes/api-and-worker.md":      "docs/shapes/api-and-worker.md",
+	"docs/zh-CN/shapes/keep-debezium.md":       "docs/shapes/keep-debezium.md",
+	"docs/zh-CN/shapes/many-tenants.md":        "docs/shapes/many-tenants.md",
 	"docs/zh-CN/shapes/one-service.md":         "docs/shapes/one-service.md",
+	"docs/zh-CN/shapes/only-a-relay.md":        "docs/shapes/only-a-relay.md",
+	"docs/zh-CN/shapes/short-lived-writer.md":  "docs/shapes/short-lived-writer.md",
+	"docs/zh-CN/shapes/two-databases.md":       "docs/shapes/two-databases.md",
 	"docs/zh-CN/shapes/worker-fleet.md":        "docs/shapes/worker-fleet.md",
 }
 

@@ -130,6 +130,11 @@ func TestAQuestionFindsItsPage(t *testing.T) {
 		"API 和 worker":                          "zh-CN/shapes/api-and-worker.md",
 		"只写事件的 API":                             "zh-CN/shapes/api-and-worker.md",
 		"按组部署 worker":                           "zh-CN/shapes/worker-fleet.md",
+		"命令行程序写完就退出":                            "zh-CN/shapes/short-lived-writer.md",
+		"多租户":                                   "zh-CN/shapes/many-tenants.md",
+		"订单库的事件写到库存库":                           "zh-CN/shapes/two-databases.md",
+		"只发布到 broker":                           "zh-CN/shapes/only-a-relay.md",
+		"继续使用 Debezium":                         "zh-CN/shapes/keep-debezium.md",
 		"至少一次":                                  "zh-CN/README.md",
 	} {
 		var found []string
