@@ -22,13 +22,6 @@ var weak = []string{"what", "one", "its", "those", "none", "sentences"}
 // goal is the most of each per 1,000 words; of sentences, the most in a group.
 var goal = [6]float64{1, 4, 4, 0.5, 0.5, 0}
 
-// limits are the groups above the goal, with the figures that they had when they were
-// first counted. An entry is only ever lowered, and removed at the goal.
-var limits = map[string][6]float64{
-	"pages of docs":             {1, 5.6, 6.5, 0.5, 0.5, 0},
-	"pages of docs/reliability": {1, 7.2, 6.2, 0.5, 0.5, 0},
-}
-
 var (
 	// notProse are code, quotes, links to names, the targets of links, and HTML.
 	notProse  = regexp.MustCompile("`[^`]*`|\"[^\"]{1,200}\"|“[^”]*”|(?s:<!--.*?-->)|\\[[\\w.*]+\\]|\\]\\([^)]*\\)|(?m:^#+ .*$)")
@@ -95,19 +88,15 @@ func (c *tally) addPage(p page) {
 	c.add(p.path, 1, strings.Join(lines, "\n"))
 }
 
-// problems are the figures of a group that are above their limits.
+// problems are the figures of a group that are above the goal.
 func (c *tally) problems(group string) (problems []string) {
-	limit, ok := limits[group]
-	if !ok {
-		limit = goal
-	}
 	for i, places := range c.places {
 		figure, of := float64(len(places)), "sentences that begin with What, Those, None or the pronoun One"
 		if i < 5 {
 			figure, of = figure*1000/float64(c.words), "in 1,000 words: "+weak[i]
 		}
-		if figure > limit[i] {
-			problems = append(problems, fmt.Sprintf("%s: %.3g %s, at most %g: name the noun in %s", group, figure, of, limit[i], strings.Join(places, " ")))
+		if figure > goal[i] {
+			problems = append(problems, fmt.Sprintf("%s: %.3g %s, at most %g: name the noun in %s", group, figure, of, goal[i], strings.Join(places, " ")))
 		}
 	}
 	return problems

@@ -69,7 +69,7 @@ var mutations = []mutation{
 		alone, checker.RuleDone,
 	},
 	{
-		"an event is DEAD one attempt too early", "outbox/result.go",
+		"an event is DEAD an attempt too early", "outbox/result.go",
 		"case rules.isLast(attempts):", "case rules.isLast(attempts + 1):", alone, checker.RuleDead,
 	},
 	{
@@ -94,7 +94,7 @@ var mutations = []mutation{
 		"range splits[i].Rows {", "range splits[i].Rows[1:] {", alone, checker.RuleSubscriptions,
 	},
 	{
-		"the failure of one listener repeats all", "outbox/listeners.go",
+		"the failure of a listener repeats all", "outbox/listeners.go",
 		"&& c.listeners == a.err }", "&& false }", alone, checker.RuleSubscriptions,
 	},
 	{
@@ -102,7 +102,7 @@ var mutations = []mutation{
 		"held != nil && held.covers(d) {", "held != nil && d.lease != \"\" && held.covers(d) {", alone, checker.RuleTwice,
 	},
 	{
-		"a row is written without the lease of its hot path", "outbox/commit.go",
+		"a row is written without the lease of the hot path", "outbox/commit.go",
 		"lease = d.leases.names.Next()", "lease = \"\"", two, checker.RuleTwice,
 	},
 	{
@@ -192,7 +192,7 @@ var mutations = []mutation{
 		"\td.done.Add(1)\n", "", draining, checker.RuleDrain,
 	},
 	{
-		"an event is written without its unique key", "outbox/sqlstore/insert_once.go",
+		"an event is written without the unique key", "outbox/sqlstore/insert_once.go",
 		"\t\tc.key = true\n", "", unique, checker.RuleUnique,
 	},
 	{
