@@ -122,6 +122,10 @@ func (s Set) Files() (map[string][]byte, error) {
 		}
 		kind := topic.Kind()
 		name := fileName(kind)
+		if strings.EqualFold(name, contract.AsyncAPIFile) {
+			errs = append(errs, fmt.Errorf("contracts: the AsyncAPI document has the file %s; give %s an aggregate type", contract.AsyncAPIFile, kind))
+			continue
+		}
 		if other, taken := names[strings.ToLower(name)]; taken {
 			errs = append(errs, fmt.Errorf("contracts: %s and %s have the same file, %s; give each kind once", other, kind, name))
 			continue
