@@ -24,7 +24,7 @@ type embedded struct {
 }
 
 // fieldsOf returns the fields of a struct as encoding/json finds them: of several fields with a name, the least nested
-// counts, and at the same depth the only one whose tag has the name. If none of them counts, the object has no such
+// counts, and at the same depth the only one whose tag has the name. If no field counts, the object has no such
 // field. fieldsOf returns also the names for which the reflector may have described another field: names that several
 // fields have, and names that encoding/json reads in another way.
 func fieldsOf(t reflect.Type) (fields []jsonField, wrong []string) {

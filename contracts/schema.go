@@ -179,7 +179,7 @@ type corrector struct {
 	done      map[string]bool // names of definitions
 }
 
-// correctDefinitions corrects each definition once, also those that a correction adds.
+// correctDefinitions corrects each definition once, also definitions that a correction adds.
 func (c *corrector) correctDefinitions() {
 	for again := true; again; {
 		again = false
