@@ -130,3 +130,12 @@ func TestLineEndsOfWindowsAreNoChange(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(data), "\n", "\r\n")), 0o600))
 	require.Empty(t, check(t, "", folder, v1).String())
 }
+
+func TestTheNameOfTheFolderIsNoPattern(t *testing.T) {
+	for _, name := range []string{"v[1]", "["} {
+		folder := filepath.Join(t.TempDir(), name)
+		require.Empty(t, check(t, contracts.Update, folder, placed[orderV1]()).failures, name)
+		require.Empty(t, check(t, "", folder, placed[orderV1]()).failures, name)
+		require.NotEmpty(t, check(t, contracts.Update, folder, placed[orderV2]()).failures, "%s: the change breaks readers", name)
+	}
+}

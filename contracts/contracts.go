@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -122,6 +123,10 @@ func (s Set) Files() (map[string][]byte, error) {
 		}
 		kind := topic.Kind()
 		name := fileName(kind)
+		if strings.EqualFold(name, contract.AsyncAPIFile) {
+			errs = append(errs, fmt.Errorf("contracts: the AsyncAPI document has the file %s; give %s an aggregate type", contract.AsyncAPIFile, kind))
+			continue
+		}
 		if other, taken := names[strings.ToLower(name)]; taken {
 			errs = append(errs, fmt.Errorf("contracts: %s and %s have the same file, %s; give each kind once", other, kind, name))
 			continue
@@ -154,17 +159,14 @@ func fileName(kind outbox.EventKind) string {
 
 // read returns the files of the folder, which need not exist yet.
 func read(folder string) (map[string][]byte, error) {
-	paths, err := filepath.Glob(filepath.Join(folder, "*.json"))
-	if err != nil {
-		return nil, fmt.Errorf("contracts: the folder: %w", err)
-	}
+	names, _ := fs.Glob(os.DirFS(folder), "*.json") // the folder's name is no pattern, and this pattern has no error
 	files := map[string][]byte{}
-	for _, path := range paths {
-		data, err := os.ReadFile(path) //nolint:gosec // the folder is the test's
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // the folder is the test's
 		if err != nil {
 			return nil, fmt.Errorf("contracts: %w", err)
 		}
-		files[filepath.Base(path)] = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) // as Git may write it
+		files[name] = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) // as Git may write it
 	}
 	return files, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"net/url"
@@ -78,19 +79,15 @@ func schemaOf(t reflect.Type) (_ *jsonschema.Schema, err error) {
 		Namer:                     n.name,
 		Mapper:                    mapped,
 	}
-	schema := r.ReflectFromType(t)
+	c := &corrector{reflector: r, namer: n, schema: r.ReflectFromType(t), done: map[string]bool{}}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if schema.Ref == "" {
-		correct(schema, t)
+	if c.schema.Ref == "" {
+		c.correct(c.schema, t)
 	}
-	for name, definition := range schema.Definitions {
-		if of, known := n.types[name]; known {
-			correct(definition, of)
-		}
-	}
-	return schema, nil
+	c.correctDefinitions()
+	return c.schema, nil
 }
 
 // namer names the definitions: two types of the same name, of different packages, have two names.
@@ -174,20 +171,41 @@ func mapped(t reflect.Type) *jsonschema.Schema {
 	}
 }
 
+// corrector corrects the schema of a payload.
+type corrector struct {
+	reflector *jsonschema.Reflector
+	namer     *namer
+	schema    *jsonschema.Schema
+	done      map[string]bool // names of definitions
+}
+
+// correctDefinitions corrects each definition once, also definitions that a correction adds.
+func (c *corrector) correctDefinitions() {
+	for again := true; again; {
+		again = false
+		for _, name := range slices.Sorted(maps.Keys(c.schema.Definitions)) {
+			if of, known := c.namer.types[name]; known && !c.done[name] {
+				c.done[name], again = true, true
+				c.correct(c.schema.Definitions[name], of)
+			}
+		}
+	}
+}
+
 // correct adds to the schema of a type the JSON that encoding/json writes and the reflector leaves out: null for
 // nil pointers, slices and maps, numbers written as texts, and negative keys of maps.
-func correct(s *jsonschema.Schema, t reflect.Type) {
+func (c *corrector) correct(s *jsonschema.Schema, t reflect.Type) {
 	if s == nil || s.Ref != "" || mapped(t) != nil {
 		return
 	}
 	switch t.Kind() {
 	case reflect.Struct:
 		if t != timeType && s.Properties != nil {
-			correctFields(s, t, false)
+			c.correctFields(s, t)
 		}
 	case reflect.Slice, reflect.Array:
 		if s.Items != nil {
-			correct(s.Items, deref(t.Elem()))
+			c.correct(s.Items, deref(t.Elem()))
 			s.Items = nullable(s.Items, t.Elem())
 		}
 	case reflect.Map:
@@ -201,47 +219,66 @@ func correct(s *jsonschema.Schema, t reflect.Type) {
 			s.PropertyNames = &jsonschema.Schema{Pattern: "^-?[0-9]+$"}
 		}
 		if s.AdditionalProperties != nil {
-			correct(s.AdditionalProperties, deref(t.Elem()))
+			c.correct(s.AdditionalProperties, deref(t.Elem()))
 			s.AdditionalProperties = nullable(s.AdditionalProperties, t.Elem())
 		}
 	default:
 	}
 }
 
-// correctFields corrects the fields of a struct. The fields of an embedded pointer may be missing.
-func correctFields(s *jsonschema.Schema, t reflect.Type, mayMiss bool) {
-	for i := range t.NumField() {
-		field := t.Field(i)
-		tag, _ := field.Tag.Lookup("json")
-		name, options, _ := strings.Cut(tag, ",")
-		if field.Anonymous && name == "" && deref(field.Type).Kind() == reflect.Struct {
-			if tag != "-" {
-				correctFields(s, deref(field.Type), mayMiss || field.Type.Kind() == reflect.Pointer)
-			}
-			continue
+// correctFields corrects the fields of a struct.
+func (c *corrector) correctFields(s *jsonschema.Schema, t reflect.Type) {
+	fields, wrong := fieldsOf(t)
+	for _, name := range wrong {
+		s.Properties.Delete(name)
+		s.Required = without(s.Required, name)
+	}
+	for _, field := range fields {
+		if field.misread || slices.Contains(wrong, field.name) {
+			c.describe(s, field)
 		}
-		if !field.IsExported() || tag == "-" {
-			continue
-		}
-		if name == "" {
-			name = field.Name
-		}
-		property, has := s.Properties.Get(name)
+		property, has := s.Properties.Get(field.name)
 		if !has || property == nil {
 			continue
 		}
-		correct(property, deref(field.Type))
-		opts := strings.Split(options, ",")
-		if mayMiss || slices.Contains(opts, "omitzero") {
-			s.Required = slices.DeleteFunc(s.Required, func(required string) bool { return required == name })
+		c.correct(property, deref(field.Type))
+		if field.mayMiss || slices.Contains(field.options, "omitzero") {
+			s.Required = without(s.Required, field.name)
 		}
-		if slices.Contains(opts, "string") && isScalar(deref(field.Type).Kind()) {
+		if slices.Contains(field.options, "string") && isScalar(deref(field.Type).Kind()) {
 			property.Type, property.Examples = "string", []any{quotedExample(deref(field.Type).Kind())}
 		}
-		if !slices.Contains(opts, "omitempty") && !slices.Contains(opts, "omitzero") {
-			s.Properties.Set(name, nullable(property, field.Type))
+		if !slices.Contains(field.options, "omitempty") && !slices.Contains(field.options, "omitzero") {
+			s.Properties.Set(field.name, nullable(property, field.Type))
 		}
 	}
+}
+
+// describe adds the property of a field for which the reflector described another field, or no field.
+func (c *corrector) describe(s *jsonschema.Schema, field jsonField) {
+	const name = "Field"
+	tag := fmt.Sprintf("json:%q %s", strings.Join(append([]string{name}, field.options...), ","), field.Tag)
+	alone := c.reflector.ReflectFromType(reflect.StructOf([]reflect.StructField{{Name: name, Type: field.Type, Tag: reflect.StructTag(tag)}}))
+	property, has := alone.Properties.Get(name)
+	if !has {
+		return
+	}
+	s.Properties.Set(field.name, property)
+	if slices.Contains(alone.Required, name) {
+		s.Required = append(s.Required, field.name)
+	}
+	for name, definition := range alone.Definitions {
+		if c.schema.Definitions == nil {
+			c.schema.Definitions = jsonschema.Definitions{}
+		}
+		if c.schema.Definitions[name] == nil {
+			c.schema.Definitions[name] = definition
+		}
+	}
+}
+
+func without(names []string, name string) []string {
+	return slices.DeleteFunc(names, func(other string) bool { return other == name })
 }
 
 // quotedExample is the text that the option string of a json tag makes of a value.

@@ -27,8 +27,8 @@ type Config struct {
 	Store Store
 	// Mode says how to deliver. Defaults to [SingleNode].
 	Mode Mode
-	// Purge deletes old rows; in [WriterOnly] whatever their status. Defaults to
-	// no purging.
+	// Purge deletes old rows that are DONE or DEAD, and with [PurgeOptions].Undelivered all old rows.
+	// Defaults to no purging.
 	Purge *PurgeOptions
 	// Registry finds listeners. Defaults to a [Registry] that Register fills.
 	Registry ListenerRegistry

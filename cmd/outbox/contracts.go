@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -75,17 +76,13 @@ func readContracts(argument, path string) (map[string]*contract.Contract, error)
 		c, err := readContract(argument, path)
 		return map[string]*contract.Contract{singleContract: c}, err
 	}
-	paths, err := filepath.Glob(filepath.Join(path, "*.json"))
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", argument, err)
-	}
+	names, _ := fs.Glob(os.DirFS(path), "*.json") // the folder's name is no pattern, and this pattern has no error
 	all := map[string]*contract.Contract{}
-	for _, path := range paths {
-		name := filepath.Base(path)
+	for _, name := range names {
 		if name == contract.AsyncAPIFile {
 			continue
 		}
-		if all[name], err = readContract(argument, path); err != nil {
+		if all[name], err = readContract(argument, filepath.Join(path, name)); err != nil {
 			return nil, err
 		}
 	}

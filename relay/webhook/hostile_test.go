@@ -151,3 +151,28 @@ func TestADeadConnectionIsReplaced(t *testing.T) {
 	require.Error(t, s.deliver("a"))
 	require.Eventually(t, func() bool { return s.deliver("a") == nil }, time.Minute, time.Millisecond)
 }
+
+// An endpoint may close an idle connection at the moment at which a request is written to it.
+func TestARequestOnAConnectionThatEndsIsRepeatedAtOnce(t *testing.T) {
+	var connections atomic.Int32
+	named := make(chan bool, 1)
+	to, trust := speak(t, func(conn net.Conn) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
+		if connections.Add(1) > 1 {
+			untilClosed(conn)
+			return
+		}
+		q, err := http.ReadRequest(bufio.NewReader(conn))
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, q.Body)
+		_, sent := q.Header["Idempotency-Key"]
+		named <- sent
+	})
+	s := serve(t, sqlite(t), webhook.Static{"a": to}, trust)
+	require.NoError(t, s.deliver("a"))
+	require.NoError(t, s.deliver("a"))
+	require.EqualValues(t, 2, connections.Load())
+	require.False(t, <-named, "the entry is not sent")
+}

@@ -102,7 +102,12 @@ func (h *Hooks) request(ctx context.Context, e *Endpoint, env outbox.Envelope) (
 		return nil, err
 	}
 	request := (&http.Request{Method: http.MethodPost, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(ctx)
-	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	request.Body, _ = request.GetBody()
+	request.ContentLength = int64(len(body))
+	// An endpoint closes idle connections. With this entry, which is not sent, the transport repeats a request that
+	// meets such an end on a further connection, as the receiver drops an id that it has seen.
+	request.Header["Idempotency-Key"] = nil
 	request.Header.Set("User-Agent", h.cfg.UserAgent)
 	for name, value := range e.Headers {
 		request.Header.Set(name, value)
