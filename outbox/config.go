@@ -359,6 +359,10 @@ func newPurger(b *builder, retentions func() map[EventKind]time.Duration) *purge
 // newReplayer makes the replayer of an outbox that is started.
 func newReplayer(b *builder, o *Outbox) *replayer {
 	r := &replayer{db: b.DB, store: b.Store, log: b.Logger, asked: make(chan struct{}, 1), settled: settled, delivers: o.poller.delivers, added: o.Wake}
+	r.hears = func(string, AggregateType, []EventType) bool { return true } // another registry does not say
+	if own, is := b.Registry.(*Registry); is {
+		r.hears = own.hears
+	}
 	r.failing = logburst.Burst{Log: b.Logger, Level: slog.LevelWarn, Message: "outbox: a replay of delivered events failed; trying again", Ended: "outbox: the replays of delivered events go on"}
 	r.loop = loop.New(r.run, ErrClosed)
 	return r

@@ -261,6 +261,15 @@ func (r *Registry) batchListeners() map[*batchListener]bool {
 	return set
 }
 
+// hears reports whether the listener of a name hears each of the event types.
+func (r *Registry) hears(name string, aggregate AggregateType, events []EventType) bool {
+	return !slices.ContainsFunc(events, func(event EventType) bool {
+		found, _ := r.find(aggregate, event)
+		several, _ := found.Listener.(listeners)
+		return several.named(name) == nil
+	})
+}
+
 // list is the kinds that have a listener, sorted.
 func (r *Registry) list() []EventKind {
 	r.mu.RLock()

@@ -33,6 +33,9 @@ type replayer struct {
 	// delivers reports whether this process delivers now. A standby makes no steps: its poller would not
 	// read the rows.
 	delivers func() bool
+	// hears reports whether this process has the listener. The others make no steps: events for a listener
+	// that no process has would hold back their keys in [OrderedByKey].
+	hears func(name string, aggregate AggregateType, events []EventType) bool
 	// added is called after a step that added rows: they are due.
 	added   func()
 	failing logburst.Burst
@@ -125,6 +128,9 @@ func (r *replayer) steps(ctx context.Context) (did made, err error) {
 			continue
 		}
 		did.running = true
+		if !r.hears(row.Listener, row.AggregateType, row.EventTypes) {
+			continue
+		}
 		if wait := rows[i].NextAt.Sub(rows[i].Now); wait > 0 {
 			if did.wait == 0 || wait < did.wait {
 				did.wait = min(wait, replayPace)

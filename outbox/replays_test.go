@@ -125,22 +125,44 @@ func TestAReplayWaitsForAListenerThatIsPausedOrNowhere(t *testing.T) {
 		r.Name, r.Listener = "nowhere", "nobody"
 		require.NoError(t, e.StartReplay(t.Context(), r))
 		time.Sleep(10 * time.Minute)
-		for _, name := range []string{"paused", "nowhere"} {
-			got := e.replay(name)
-			require.Equal(t, outbox.ReplayRunning, got.State)
-			require.EqualValues(t, 20, got.Added, name)
-			require.Equal(t, 20, got.Waiting, name)
-		}
+		got := e.replay("paused")
+		require.Equal(t, outbox.ReplayRunning, got.State)
+		require.EqualValues(t, 20, got.Added)
+		require.Equal(t, 20, got.Waiting)
 		require.NoError(t, e.Resume(t.Context(), kind))
 		time.Sleep(time.Hour)
 		require.Equal(t, outbox.ReplayDone, e.replay("paused").State)
 		require.Len(t, h.all(), 100)
-		got := e.replay("nowhere")
+		got = e.replay("nowhere")
 		require.Equal(t, outbox.ReplayRunning, got.State)
-		require.Equal(t, 20, got.Waiting, "a deferral for want of the listener is no attempt")
-		require.NoError(t, e.StopReplay(t.Context(), "nowhere"))
-		require.Zero(t, e.replay("nowhere").Waiting)
+		require.Zero(t, got.Added)
 	})
+}
+
+// The rows of a listener that no process has would hold back the keys of their events for all listeners.
+func TestAReplayForAListenerThatNoProcessHasHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]outbox.Replay{
+		"no such name":                  toListener("r", "serach"),
+		"no such name for another type": {Name: "r", Listener: "search", EventTypes: []outbox.EventType{"Said", "Sung"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var h hearing
+				e := startNamed(t, outbox.Config{Mode: outbox.OrderedByKey{}}, h.on("search", succeeds))
+				ofKey(e, "key", 50, "a")
+				time.Sleep(2 * time.Minute)
+				require.NoError(t, e.StartReplay(t.Context(), r))
+				time.Sleep(10 * time.Minute)
+				require.Equal(t, outbox.ReplayRunning, e.replay("r").State)
+				ofKey(e, "key", 50, "b")
+				time.Sleep(2 * time.Minute)
+				require.Len(t, h.all(), 100)
+				require.Zero(t, e.replay("r").Added)
+			})
+		})
+	}
 }
 
 func TestAReplayGoesOnWhenAnEventFails(t *testing.T) {

@@ -115,7 +115,8 @@ func (a *app) replayList() *cobra.Command {
 		Use: "list", Short: "Lists the replays of delivered events, and how far they are", Args: takesNothing,
 		Long: `Lists the replays of delivered events, the replay that started last first. PLACE is the time
 of delivery up to which events were added for the listener. A replay adds no further events
-while WAITING events have not been tried: the listener is slow or paused, or no process has it.
+while WAITING events have not been tried: the listener is slow or paused. A replay that runs and
+adds no events at all waits for a process that has the listener for all its event types.
 Of the events that were added last, FAILED have failed; LAST ERROR is the error of one of them.`,
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
 			list, err := c.ob.Replays(ctx)
