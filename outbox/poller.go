@@ -70,7 +70,7 @@ type leavingOut struct {
 }
 
 // source is a way in which the poller finds events. Each mode has a source of free events, and a
-// source of takeovers: events that a process which died may have had in hand.
+// source of takeovers: events that a dead process may have had in hand.
 type source interface {
 	// begin is called at the beginning of a cycle.
 	begin()
