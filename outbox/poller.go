@@ -329,7 +329,7 @@ func (p *poller) readPauses(ctx context.Context) error {
 		reading, cancel := p.patience.Context(ctx)
 		defer cancel()
 		if err := pauses.read(reading); err != nil {
-			return fmt.Errorf("outbox: reading what is paused: %w", err)
+			return err
 		}
 	}
 	if next := pauses.next(); !next.IsZero() {
@@ -525,7 +525,7 @@ func (p *poller) noteNextDue(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("outbox: asking when the next event is due: %w", err)
+		return err
 	}
 	if !due.IsZero() {
 		p.agenda.Note(due)

@@ -36,7 +36,7 @@ func (p *poller) claim(ctx context.Context, q ClaimQuery) (f found, b Batch, err
 		if !sqlerr.IsDeadlock(err) {
 			p.dispatcher.leases.releaser.DoubtClaim(q.Lease)
 		}
-		return f, b, fmt.Errorf("outbox: claiming due events: %w", err)
+		return f, b, err
 	}
 	return p.found(b, q.Lease), b, nil
 }

@@ -116,7 +116,7 @@ func (s *keyReader) readRuns(ctx context.Context, q RunQuery) (ids [][]string, b
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("outbox: reading runs of events: %w", err)
+		return nil, nil, err
 	}
 	for i, run := range runs.EventIDs {
 		if slices.ContainsFunc(run, p.dispatcher.track.holds) {
@@ -211,7 +211,7 @@ func (s *keyReader) beginKeys(ctx context.Context, runs [][]string, rows map[str
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("outbox: reading which events begin their keys: %w", err)
+		return nil, err
 	}
 	for _, id := range ids {
 		begin[id] = true
