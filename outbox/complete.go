@@ -120,7 +120,9 @@ func (d *dispatcher) complete(ctx context.Context, store Store, scope TxScope, d
 	}
 	marked, err := store.Complete(ctx, scope, d.rulesOf(dl).done(), mark)
 	switch {
-	case err != nil:
+	case err != nil: // names the event
+		d.track.undoCompletion(dl, before)
+		return err
 	case marked:
 		return errors.Join(
 			scope.AfterRollback(func(context.Context, error) { d.track.rolledBack(done) }),

@@ -298,7 +298,7 @@ func newDispatcher(b *builder) *dispatcher {
 	return d
 }
 
-// suspectLeaseDuration is the lease of an event that a process which died may have
+// suspectLeaseDuration is the lease of an event that a dead process may have
 // had in hand, in a mode without leases. If the event kills this process too, the
 // next process delivers the other events first for that long.
 const suspectLeaseDuration = time.Minute

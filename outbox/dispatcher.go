@@ -105,7 +105,7 @@ func (l lifecycle) problem() error {
 // harmless; after Close, Start returns [ErrClosed].
 func (d *dispatcher) Start(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("outbox: starting the dispatcher: %w", err)
+		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,7 +117,7 @@ func (d *dispatcher) Start(ctx context.Context) error {
 	case created, draining:
 	}
 	if err := d.checkRules(); err != nil {
-		return fmt.Errorf("outbox: starting the dispatcher: %w", err)
+		return err
 	}
 	d.readRules(d.drain == nil)
 	if own, is := d.registry.(*Registry); is && d.completer.counts != nil {

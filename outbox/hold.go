@@ -54,7 +54,7 @@ func (t *heldTable) Release(ctx context.Context) error {
 	for tried := (*Ranges)(nil); ; {
 		list, err := t.read(ctx, tried)
 		if err != nil {
-			return fmt.Errorf("outbox: giving up the hold on the table: %w", err)
+			return err
 		}
 		tried = &list
 		others := t.others(list)

@@ -355,16 +355,15 @@ func (o *Outbox) Paused(ctx context.Context) ([]Pause, error) {
 // changePause makes a change of a pause, and records the change if it is stored, also if this process
 // cannot read the pauses afterwards.
 func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, e AuditEntry, change func() error) error {
-	failed := func(err error) error { return fmt.Errorf("outbox: %s %s: %w", doing, kind, err) }
 	if err := change(); err != nil {
-		return failed(err)
+		return err // names the kind
 	}
 	var err error
 	if o.dispatcher != nil {
 		err = o.dispatcher.pauses.read(ctx)
 	}
 	if err != nil {
-		err = failed(err)
+		err = fmt.Errorf("outbox: %s %s: %w", doing, kind, err)
 	} else if o.poller != nil {
 		o.poller.Wake()
 	}

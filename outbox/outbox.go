@@ -104,7 +104,7 @@ func (o *Outbox) Start(ctx context.Context) error {
 		return ErrClosed
 	}
 	if err != nil {
-		return fmt.Errorf("outbox: starting: %w", err)
+		return err
 	}
 	return o.startParts(ctx)
 }
@@ -146,26 +146,26 @@ func (o *Outbox) listen() {
 // startParts is called with mu held.
 func (o *Outbox) startParts(ctx context.Context) error {
 	o.state = running
-	var errs []error
 	if o.hold != nil && o.delivers() {
 		o.hold.Start()
 	}
+	var starts []func(context.Context) error
 	if o.delivers() {
-		errs = append(errs, o.dispatcher.Start(ctx), o.poller.Start(ctx))
+		starts = append(starts, o.dispatcher.Start, o.poller.Start)
 		if o.replayer != nil {
-			errs = append(errs, o.replayer.Start(ctx))
+			starts = append(starts, o.replayer.Start)
 		}
 	}
 	if o.purger != nil {
-		errs = append(errs, o.purger.Start(ctx))
+		starts = append(starts, o.purger.Start)
 	}
 	if o.notifications != nil {
-		errs = append(errs, o.notifications.Start(ctx))
+		starts = append(starts, o.notifications.Start)
 	}
 	if o.builder.drain == nil {
-		errs = append(errs, o.announcer.loop.Start(ctx))
+		starts = append(starts, o.announcer.loop.Start)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := inTurn(ctx, starts); err != nil {
 		o.state = stopped
 		o.closing.Do(func() { o.shutdown(ctx) })
 		return fmt.Errorf("outbox: starting: %w", errors.Join(err, o.err))
@@ -181,10 +181,20 @@ func (o *Outbox) startParts(ctx context.Context) error {
 	return nil
 }
 
+// inTurn starts parts until one fails: the parts behind would fail alike, as when ctx has ended.
+func inTurn(ctx context.Context, starts []func(context.Context) error) error {
+	for _, start := range starts {
+		if err := start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // check asks the database whether the table fits, and for the hold.
 func (o *Outbox) check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return fmt.Errorf("outbox: starting: %w", err)
 	}
 	o.listen()
 	if o.delivers() {
@@ -209,7 +219,7 @@ func (o *Outbox) check(ctx context.Context) error {
 	case o.hold != nil:
 		err := o.hold.Try(ctx)
 		if err != nil { // the database may have carried out the statement
-			err = errors.Join(err, o.hold.Release())
+			_ = o.hold.Release() // fails as Try did; the hold expires
 		}
 		return err
 	default:

@@ -70,7 +70,7 @@ type leavingOut struct {
 }
 
 // source is a way in which the poller finds events. Each mode has a source of free events, and a
-// source of takeovers: events that a process which died may have had in hand.
+// source of takeovers: events that a dead process may have had in hand.
 type source interface {
 	// begin is called at the beginning of a cycle.
 	begin()
@@ -329,7 +329,7 @@ func (p *poller) readPauses(ctx context.Context) error {
 		reading, cancel := p.patience.Context(ctx)
 		defer cancel()
 		if err := pauses.read(reading); err != nil {
-			return fmt.Errorf("outbox: reading what is paused: %w", err)
+			return err
 		}
 	}
 	if next := pauses.next(); !next.IsZero() {
@@ -525,7 +525,7 @@ func (p *poller) noteNextDue(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("outbox: asking when the next event is due: %w", err)
+		return err
 	}
 	if !due.IsZero() {
 		p.agenda.Note(due)

@@ -36,7 +36,7 @@ func (p *poller) claim(ctx context.Context, q ClaimQuery) (f found, b Batch, err
 		if !sqlerr.IsDeadlock(err) {
 			p.dispatcher.leases.releaser.DoubtClaim(q.Lease)
 		}
-		return f, b, fmt.Errorf("outbox: claiming due events: %w", err)
+		return f, b, err
 	}
 	return p.found(b, q.Lease), b, nil
 }
@@ -119,7 +119,7 @@ func (p *poller) leaseDuration() time.Duration {
 // logTakeovers writes one line for the events that were taken over, when there are no more.
 func (p *poller) logTakeovers(closing bool) {
 	if p.takenOver > 0 && (closing || !p.takeoversWait()) {
-		p.log.Info("outbox: took over events that a process which died may have had in hand", logKeyCount, p.takenOver, logKeyOwner, p.dispatcher.leases.names.Owner)
+		p.log.Info("outbox: took over events that a dead process may have had in hand", logKeyCount, p.takenOver, logKeyOwner, p.dispatcher.leases.names.Owner)
 		p.takenOver = 0
 	}
 }
@@ -292,7 +292,7 @@ func (p *poller) freePostponed(ctx context.Context, leases []Lease) (freed int, 
 	return freed, nil
 }
 
-// freeAllPostponed gives back the leases that a process which died had of postponed rows, before these
+// freeAllPostponed gives back the leases that a dead process had of postponed rows, before these
 // rows are read as suspects. It looks at as many rows as a process has in hand at most. Other such
 // leases expire.
 func (p *poller) freeAllPostponed(ctx context.Context, died time.Time) error {

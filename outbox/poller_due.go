@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -67,10 +66,7 @@ func (p *poller) readRows(ctx context.Context, patience *patience.Patience, q Po
 		b, err = p.store.Poll(ctx, p.db, q)
 		return err
 	})
-	if err != nil {
-		return Batch{}, fmt.Errorf("outbox: polling due events: %w", err)
-	}
-	return b, nil
+	return b, err
 }
 
 // place is where the next batch begins: in a backlog, where the last batch ended, because rows

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -205,10 +204,7 @@ func (p *poller) reach(ctx context.Context, q PollQuery) (reach Reach, err error
 		reach, err = p.store.Reach(ctx, p.db, q)
 		return err
 	})
-	if err != nil {
-		return reach, fmt.Errorf("outbox: looking for due events: %w", err)
-	}
-	return reach, nil
+	return reach, err
 }
 
 // rangeTakeovers takes over rows whose leases expired, and the free rows of ranges that expired.

@@ -116,7 +116,7 @@ func (s *keyReader) readRuns(ctx context.Context, q RunQuery) (ids [][]string, b
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("outbox: reading runs of events: %w", err)
+		return nil, nil, err
 	}
 	for i, run := range runs.EventIDs {
 		if slices.ContainsFunc(run, p.dispatcher.track.holds) {
@@ -211,7 +211,7 @@ func (s *keyReader) beginKeys(ctx context.Context, runs [][]string, rows map[str
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("outbox: reading which events begin their keys: %w", err)
+		return nil, err
 	}
 	for _, id := range ids {
 		begin[id] = true
@@ -219,7 +219,7 @@ func (s *keyReader) beginKeys(ctx context.Context, runs [][]string, rows map[str
 	return begin, nil
 }
 
-// fence gives back the leases that a process which died has behind an event that is about to be
+// fence gives back the leases that a dead process has behind an event that is about to be
 // taken over. If that process was only stopped, it has perhaps delivered the events behind, and
 // must not store them as done before the first event is delivered again. The events behind are then
 // claimed together with the first event, without an attempt more.

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -30,7 +29,7 @@ func (s *tenantRows) read(ctx context.Context, limit int) (f found, err error) {
 	p := s.p
 	events, more, err := s.readTenants(ctx, TenantQuery{Now: p.asOf, CreatedBefore: p.createdBefore(), Except: p.except, Limit: limit})
 	if err != nil {
-		return f, fmt.Errorf("outbox: reading events of tenants: %w", err)
+		return f, err
 	}
 	if f, err = p.claimThese(ctx, p.asOf, events.EventIDs); err != nil {
 		return f, err

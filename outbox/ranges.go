@@ -442,7 +442,7 @@ func (r *rights) load(ctx context.Context) error {
 	began := time.Now()
 	list, err := r.store.Ranges(ctx, r.db)
 	if err != nil {
-		return fmt.Errorf("outbox: reading the ranges of processes: %w", err)
+		return err
 	}
 	same := list.Version == r.list.Version
 	if r.stays && same {
@@ -480,7 +480,7 @@ func (r *rights) set(ctx context.Context, ranges []Range, by time.Time, taken ..
 		// The statement may be carried out later, so the finished ranges are not read again.
 		r.held = slices.DeleteFunc(kept, func(held *right) bool { return slices.Contains(taken, held) })
 		r.doubt = true
-		return false, fmt.Errorf("outbox: setting the ranges of this process: %w", err)
+		return false, err
 	}
 	if !ok {
 		r.held, r.stays = was, true

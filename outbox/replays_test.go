@@ -90,6 +90,38 @@ func TestAReplayDeliversEventsAgainToASingleListener(t *testing.T) {
 	}
 }
 
+// Since is a time of the range, Until is not.
+func TestAReplayIsClippedToItsRange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h hearing
+		e := startNamed(t, outbox.Config{}, h.on("search", succeeds))
+		ids := []string{"before", "first", "last", "behind"}
+		done := map[string]time.Time{}
+		for _, id := range ids {
+			e.write(said(id))
+			time.Sleep(10 * time.Second)
+			row, there := e.store.Row(id)
+			require.True(t, there)
+			require.Equal(t, outbox.StatusDone, row.Status)
+			done[id] = row.DoneAt
+		}
+		r := toListener("r", "search")
+		r.Since, r.Until = done["first"], done["behind"]
+		require.NoError(t, e.StartReplay(t.Context(), r))
+		time.Sleep(10 * time.Second)
+		require.Len(t, h.all(), len(ids), "rows of deliveries of less than a minute ago may not be visible yet")
+		got := e.replay("r")
+		require.Equal(t, outbox.ReplayRunning, got.State, "the range is not over")
+		require.Zero(t, got.Looked)
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, []string{"search first/0", "search last/0"}, h.all()[len(ids):])
+		got = e.replay("r")
+		require.Equal(t, outbox.ReplayDone, got.State)
+		require.EqualValues(t, 2, got.Looked)
+	})
+}
+
 func TestAReplayAddsNoMoreThanItsRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestStartChecksTheTable(t *testing.T) {
 			ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: mode, Logger: quiet})
 			require.NoError(t, err)
 			err = ob.Start(t.Context())
-			for _, part := range []string{"outbox: starting: ", "outbox_event", "CreateSchema", "create-schema: true", "outbox/sqlstore/schema/"} {
+			for _, part := range []string{"outbox: checking the database", "outbox_event", "CreateSchema", "create-schema: true", "outbox/sqlstore/schema/"} {
 				require.ErrorContains(t, err, part, name)
 			}
 		}

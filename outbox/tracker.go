@@ -19,7 +19,7 @@ import (
 // A row that this node claims again is a copy too, unless the outcome in hand
 // took effect before. The delivery in hand then goes on under the new lease.
 //
-// The tracker counts the takeovers: events that a process which died may have had in hand. Such an
+// The tracker counts the takeovers: events that a dead process may have had in hand. Such an
 // event may kill this process too, so takeovers are delivered few at a time, and the attempts of
 // the other events are left alone.
 type tracker struct {

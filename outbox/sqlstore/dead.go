@@ -338,7 +338,7 @@ func (s *Store) eachDead(ctx context.Context, db outbox.DB, verb string, eventID
 		q.add(" WHERE ").ids("event_id", chunk)
 		state(q)
 		n, err := s.changed(ctx, func() (int, error) {
-			return s.exec(ctx, db, fmt.Sprintf("%s %d dead letters from %s on", verb, len(chunk), chunk[0]), q)
+			return s.exec(ctx, db, fmt.Sprintf("%s %d dead letters, beginning with %s,", verb, len(chunk), chunk[0]), q)
 		})
 		total += n
 		if err != nil {

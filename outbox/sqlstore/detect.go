@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -34,13 +33,12 @@ func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
 // unknown.
 func ask(ctx context.Context, db outbox.DB) (d *dialect, version string, err error) {
 	version, err = answer(ctx, db, "SELECT version()")
+	if err != nil && strings.Contains(err.Error(), "no such function") { // the words of SQLite
+		version, err = answer(ctx, db, "SELECT sqlite_version()")
+		return sqlite, "SQLite " + version, err
+	}
 	if err != nil {
-		// SQLite has no version(); on other servers both queries fail alike.
-		version, err2 := answer(ctx, db, "SELECT sqlite_version()")
-		if err2 != nil {
-			return nil, "", errors.Join(err, err2)
-		}
-		return sqlite, "SQLite " + version, nil
+		return nil, "", err
 	}
 	d, maybe := dialectFor(version)
 	if maybe {
@@ -107,7 +105,9 @@ func answer(ctx context.Context, db outbox.DB, question string) (text string, er
 	}
 	defer func() { _ = rows.Close() }()
 	if rows.Next() {
-		err = rows.Scan(&text)
+		if err := rows.Scan(&text); err != nil {
+			return "", err
+		}
 	}
-	return text, errors.Join(err, rows.Err())
+	return text, rows.Err()
 }

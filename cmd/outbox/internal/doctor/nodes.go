@@ -147,6 +147,42 @@ func (p *patient) unheard(ctx context.Context, nodes []outbox.Node) error {
 	return nil
 }
 
+// maxUnmarked is the age from which a row that nothing marks as delivered is reported: a day more than
+// the default retention, so that a purge with the defaults has deleted the row.
+const maxUnmarked = outbox.DefaultRetention + 24*time.Hour
+
+// unmarked looks for an old row where only a reader of the log publishes events: there a purge deletes
+// rows by age alone, and only with Undelivered. Which purge the processes have, the table does not say.
+func (p *patient) unmarked(ctx context.Context, nodes []outbox.Node) error {
+	var reader *outbox.Node
+	for i := range nodes {
+		n := &nodes[i]
+		switch {
+		case !n.Live || !n.Delivers():
+		case n.Log == nil: // this process marks rows
+			return nil
+		default:
+			reader = n
+		}
+	}
+	if reader == nil {
+		return nil
+	}
+	page, err := p.Outbox.FindEvents(ctx, outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusNew}}, Limit: 1})
+	if err != nil || len(page.Rows) == 0 {
+		return err
+	}
+	now, err := p.Store.Now(ctx, p.DB)
+	if err != nil {
+		return err
+	}
+	if age := now.Sub(page.Rows[0].OccurredAt); age > maxUnmarked {
+		p.report(Note, fmt.Sprintf("%s publishes the log, so nothing marks rows as delivered, and the oldest row is %d days old", reader.Owner, int(age/(24*time.Hour))),
+			"a purge deletes such rows only with PurgeOptions.Undelivered (purge.undelivered), which needs the index of sqlstore.WithAgeIndex; if its Retention is longer than that, ignore this")
+	}
+	return nil
+}
+
 // neverDueLimit is where each count of events that are never due stops.
 const neverDueLimit = 1000
 
@@ -219,6 +255,9 @@ func (p *patient) backlog(ctx context.Context) error {
 		return err
 	}
 	if err := p.neverDue(ctx); err != nil {
+		return err
+	}
+	if err := p.unmarked(ctx, list); err != nil {
 		return err
 	}
 	if age := s.ReplayProgressAge; age > verdict.MaxReplayProgressAge {

@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"testing"
 	"time"
 
@@ -206,6 +207,39 @@ func TestAReaderOfTheLogThatIsBehindIsAWarning(t *testing.T) {
 		node.Log.Left, node.LastPoll = -1, time.Time{}
 		require.NoError(t, w.store.Announce(t.Context(), w.DB, node, time.Minute))
 		w.requireFinding(t, "nodes", doctor.Warning, "log has not published the whole log of the database for 1h0m")
+	})
+}
+
+func TestRowsThatNothingMarksAsDeliveredAreNoted(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		const text = "nothing marks rows as delivered"
+		isNoted := func() bool {
+			return slices.ContainsFunc(w.examine(t), func(f doctor.Finding) bool { return contains(f.Seen, text) })
+		}
+		now := time.Now().UTC()
+		node := outbox.Node{Owner: "log", Mode: "log", Started: now, LastPoll: now, Log: &outbox.LogLag{Behind: 1, Kept: 1, Left: -1}}
+		require.NoError(t, w.store.Announce(t.Context(), w.DB, node, time.Minute))
+		require.False(t, isNoted(), "the table is empty")
+		w.insert(t, "young", "", 7*24*time.Hour)
+		require.False(t, isNoted(), "the default purge may not have run yet")
+		w.insert(t, "old", "", 9*24*time.Hour)
+		f := w.requireFinding(t, "backlog", doctor.Note, text+", and the oldest row is 9 days old")
+		require.Contains(t, f.WayOut, "PurgeOptions.Undelivered")
+		require.Equal(t, doctor.Note, doctor.Worst(of(w.examine(t), "backlog")))
+
+		w.announce(t, "writer", "writer-only", time.Minute)
+		require.True(t, isNoted(), "a writer marks nothing")
+		w.announce(t, "worker", "multi-node", time.Minute)
+		require.False(t, isNoted(), "a process delivers from the table")
+		w.announce(t, "worker", "multi-node", -time.Second)
+		require.True(t, isNoted(), "the process died")
+		w.run(t, "UPDATE outbox_event SET status = 1, done_at = available_at")
+		require.False(t, isNoted(), "delivered rows are purged by their end")
+		w.run(t, "UPDATE outbox_event SET status = 0, done_at = NULL")
+		require.NoError(t, w.store.Announce(t.Context(), w.DB, node, -time.Second))
+		require.False(t, isNoted(), "no reader of the log is known")
 	})
 }
 
