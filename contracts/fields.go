@@ -119,3 +119,42 @@ func isName(name string) bool {
 	}
 	return true
 }
+
+// selfEmbedding returns the first struct within a type that embeds itself, or nil. encoding/json writes such a struct,
+// and the reflector would never end.
+func selfEmbedding(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return selfEmbedding(t.Elem(), seen)
+	case reflect.Struct:
+	default:
+		return nil
+	}
+	if seen[t] {
+		return nil
+	}
+	seen[t] = true
+	if embeds(t, nil) {
+		return t
+	}
+	for i := range t.NumField() {
+		if within := selfEmbedding(t.Field(i).Type, seen); within != nil {
+			return within
+		}
+	}
+	return nil
+}
+
+// embeds reports whether a struct embeds one of the structs that embed it, or itself.
+func embeds(t reflect.Type, outer []reflect.Type) bool {
+	if slices.Contains(outer, t) {
+		return true
+	}
+	outer = append(outer, t)
+	for i := range t.NumField() {
+		if _, inner, _ := readField(embedded{t: t}, t.Field(i)); inner != nil && embeds(inner.t, outer) {
+			return true
+		}
+	}
+	return false
+}

@@ -72,6 +72,9 @@ func schemaOf(t reflect.Type) (_ *jsonschema.Schema, err error) {
 			err = fmt.Errorf("the payload %s has no JSON Schema: %v", t, r)
 		}
 	}()
+	if within := selfEmbedding(t, map[reflect.Type]bool{}); within != nil {
+		return nil, fmt.Errorf("the payload %s has no JSON Schema: the struct %s embeds itself; give the embedded field a name", t, within)
+	}
 	n := &namer{names: map[reflect.Type]string{}, types: map[string]reflect.Type{}}
 	r := &jsonschema.Reflector{
 		Anonymous:                 true,
@@ -193,7 +196,8 @@ func (c *corrector) correctDefinitions() {
 }
 
 // correct adds to the schema of a type the JSON that encoding/json writes and the reflector leaves out: null for
-// nil pointers, slices and maps, numbers written as texts, and negative keys of maps.
+// nil pointers, slices and maps, numbers written as texts, negative keys of maps, and the numbers that the type can
+// hold.
 func (c *corrector) correct(s *jsonschema.Schema, t reflect.Type) {
 	if s == nil || s.Ref != "" || mapped(t) != nil {
 		return
@@ -223,6 +227,29 @@ func (c *corrector) correct(s *jsonschema.Schema, t reflect.Type) {
 			s.AdditionalProperties = nullable(s.AdditionalProperties, t.Elem())
 		}
 	default:
+		bound(s, t.Kind())
+	}
+}
+
+// bounds are the least and the largest number that encoding/json writes of a kind. int and int64 are not
+// bounded: an int has the size of the machine, and the files do not.
+var bounds = map[reflect.Kind][2]json.Number{
+	reflect.Int8: {"-128", "127"}, reflect.Int16: {"-32768", "32767"}, reflect.Int32: {"-2147483648", "2147483647"},
+	reflect.Uint8: {"0", "255"}, reflect.Uint16: {"0", "65535"}, reflect.Uint32: {"0", "4294967295"},
+	reflect.Uint: {"0", ""}, reflect.Uint64: {"0", ""},
+	reflect.Float32: {"-3.4028235e38", "3.4028235e38"},
+}
+
+// bound adds the bounds of a kind of number, where a tag has not set others.
+func bound(s *jsonschema.Schema, kind reflect.Kind) {
+	if s.Type != "integer" && s.Type != "number" {
+		return
+	}
+	if s.Minimum == "" && s.ExclusiveMinimum == "" {
+		s.Minimum = bounds[kind][0]
+	}
+	if s.Maximum == "" && s.ExclusiveMaximum == "" {
+		s.Maximum = bounds[kind][1]
 	}
 }
 
@@ -247,6 +274,7 @@ func (c *corrector) correctFields(s *jsonschema.Schema, t reflect.Type) {
 		}
 		if slices.Contains(field.options, "string") && isScalar(deref(field.Type).Kind()) {
 			property.Type, property.Examples = "string", []any{quotedExample(deref(field.Type).Kind())}
+			property.Minimum, property.Maximum = "", ""
 		}
 		if !slices.Contains(field.options, "omitempty") && !slices.Contains(field.options, "omitzero") {
 			s.Properties.Set(field.name, nullable(property, field.Type))

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"math"
 	"math/big"
 	"net"
 	"net/url"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -191,6 +193,90 @@ func TestTheSchemaRefusesWhatIsNotWritten(t *testing.T) {
 		require.Error(t, schema.Validate(value), text)
 	}
 }
+
+type numbers struct {
+	I8     int8     `json:"i8"`
+	I16    int16    `json:"i16"`
+	I32    int32    `json:"i32"`
+	I64    int64    `json:"i64"`
+	Int    int      `json:"int"`
+	U8     uint8    `json:"u8"`
+	U16    *uint16  `json:"u16"`
+	U32    []uint32 `json:"u32"`
+	U64    uint64   `json:"u64"`
+	Uint   uint     `json:"uint"`
+	F32    float32  `json:"f32"`
+	F64    float64  `json:"f64"`
+	Quoted int8     `json:"quoted,string"`
+	Own    int16    `json:"own" jsonschema:"minimum=5,maximum=6"`
+}
+
+// A number that encoding/json cannot read into the type is not in the schema.
+func TestTheSchemaHasTheNumbersOfTheType(t *testing.T) {
+	t.Parallel()
+	u16 := uint16(math.MaxUint16)
+	least := numbers{math.MinInt8, math.MinInt16, math.MinInt32, math.MinInt64, math.MinInt, 0, new(uint16), []uint32{0}, 0, 0, -math.MaxFloat32, -math.MaxFloat64, math.MinInt8, 5}
+	most := numbers{math.MaxInt8, math.MaxInt16, math.MaxInt32, math.MaxInt64, math.MaxInt, math.MaxUint8, &u16, []uint32{math.MaxUint32}, math.MaxUint64, math.MaxUint, math.MaxFloat32, math.MaxFloat64, math.MaxInt8, 6}
+	data := schemaText(t, topicOf(least))
+	schema := compile(t, data)
+	for _, payload := range []numbers{least, most} {
+		text, err := json.Marshal(payload)
+		require.NoError(t, err)
+		validate(t, schema, text)
+	}
+	for _, field := range []string{
+		`"i8":128`, `"i8":-129`, `"i16":32768`, `"i16":-32769`, `"i32":2147483648`, `"i32":-2147483649`, `"u8":256`, `"u8":-1`, `"u16":65536`,
+		`"u16":-1`, `"u32":[4294967296]`, `"u32":[-1]`, `"u64":-1`, `"uint":-1`, `"f32":1e39`, `"f32":-1e39`, `"own":4`, `"own":7`,
+	} {
+		text, err := json.Marshal(most)
+		require.NoError(t, err)
+		var fields map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(text, &fields))
+		require.NoError(t, json.Unmarshal([]byte("{"+field+"}"), &fields))
+		text, err = json.Marshal(fields)
+		require.NoError(t, err)
+		value, err := schemas.UnmarshalJSON(bytes.NewReader(text))
+		require.NoError(t, err)
+		require.Error(t, schema.Validate(value), field)
+		if !strings.Contains(field, "own") {
+			require.Error(t, json.Unmarshal(text, &numbers{}), field)
+		}
+	}
+	var file struct{ Examples []json.RawMessage }
+	require.NoError(t, json.Unmarshal(data, &file))
+	require.Contains(t, string(file.Examples[0]), `"i8": 1,`, "an example is a usual number")
+}
+
+// encoding/json writes such a struct, and the reflector would never end.
+func TestAStructThatEmbedsItselfIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, topic := range []contracts.Topic{
+		topicOf(EmbedsItself{}), topicOf(&EmbedsItself{}), topicOf(map[string][]EmbedsItself{}), topicOf(box[EmbedsItself]{}), topicOf(EmbedsOther{}),
+		topicOf(asField{}),
+	} {
+		_, err := contracts.Set{Topics: []contracts.Topic{topic}}.Files()
+		require.ErrorContains(t, err, "embeds itself; give the embedded field a name")
+	}
+	schemaText(t, topicOf(namesItself{}))
+}
+
+type (
+	EmbedsItself struct {
+		*EmbedsItself
+		A int
+	}
+	EmbedsOther struct{ *OtherEmbeds }
+	OtherEmbeds struct{ *EmbedsOther }
+	asField     struct {
+		Field OtherEmbeds
+	}
+	namesItself struct {
+		*Named `json:"named"`
+	}
+	Named struct {
+		*namesItself `json:"again"`
+	}
+)
 
 // Two packages, or two functions, may have a type of the same name.
 func TestTypesOfTheSameNameHaveTwoDefinitions(t *testing.T) {

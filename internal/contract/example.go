@@ -54,10 +54,11 @@ func example(document map[string]any, value any, depth int) any {
 	case slices.Contains(s.types, "boolean"):
 		return true
 	default:
-		for _, key := range []string{"minimum", "maximum"} {
-			if bound, is := s.keys[key]; is {
-				return bound
-			}
+		if least, is := number(s.keys["minimum"]); is && least > 1 {
+			return s.keys["minimum"]
+		}
+		if most, is := number(s.keys["maximum"]); is && most < 1 {
+			return s.keys["maximum"]
 		}
 		return json.Number("1")
 	}

@@ -118,7 +118,11 @@ var rules = []struct {
 	{"a field has another type", topic[with[string]](), topic[with[int]]()},
 	{"an integer becomes a number", topic[with[int]](), topic[with[float64]]()},
 	{"a number becomes an integer: ok/break", topic[with[float64]](), topic[with[int]]()},
-	{"an integer has another size: ok/ok", topic[with[int32]](), topic[with[int64]]()},
+	{"an integer gets a smaller type, such as `int32` for `int`", topic[with[int]](), topic[with[int32]]()},
+	{"an integer gets a larger type: break/ok", topic[with[int32]](), topic[with[int64]]()},
+	{"an `int` becomes an `int64`: ok/ok", topic[with[int]](), topic[with[int64]]()},
+	{"an integer may not be negative any more: ok/break", topic[with[int64]](), topic[with[uint64]]()},
+	{"a `float64` becomes a `float32`: ok/break", topic[with[float64]](), topic[with[float32]]()},
 	{"a field becomes a pointer without `omitempty`, which may be null", topic[with[string]](), topic[with[*string]]()},
 	{"a pointer becomes a value: ok/break", topic[with[*string]](), topic[with[string]]()},
 	{"a value is added to `enum`", topic[struct {
