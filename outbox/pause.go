@@ -264,8 +264,8 @@ func (p *pauses) next() time.Time {
 	return next
 }
 
-// nextOfKinds is when the first pause of a kind ends, or when a pause that could not be stored is tried
-// again. Zero: no such time.
+// nextOfKinds is when the first pause of a kind ends, or when a pause is to be stored: at once, or when a pause
+// that could not be stored is tried again. Zero: no such time.
 func (p *pauses) nextOfKinds() (next time.Time) {
 	set := p.now.Load().kinds
 	if len(set) == 0 {
@@ -280,8 +280,12 @@ func (p *pauses) nextOfKinds() (next time.Time) {
 		if !pause.ends.IsZero() && !pause.probing {
 			earliest(pause.ends)
 		}
-		if at := p.tryAt.Load(); pause.unstored && at != nil {
+		switch at := p.tryAt.Load(); {
+		case !pause.unstored:
+		case at != nil:
 			earliest(*at)
+		default: // Since is now, or a little earlier
+			earliest(pause.Since)
 		}
 	}
 	return next

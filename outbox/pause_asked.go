@@ -46,7 +46,6 @@ func (p *pauses) add(kind EventKind, d time.Duration, reason string, lines *logb
 		next.kinds[kind] = asked
 		lines.Add(kind.String(), asked.attrs()...)
 	})
-	p.stale.Store(true)
 }
 
 // outlasts reports whether a pause leaves nothing to do for a listener that asks for a pause until a

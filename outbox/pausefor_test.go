@@ -372,6 +372,40 @@ func TestAPauseThatCannotBeStoredHoldsInThisProcess(t *testing.T) {
 	}
 }
 
+// slowKeys is a store that takes a while to store the pause of a key.
+type slowKeys struct{ *outboxtest.Store }
+
+func (s slowKeys) memory() *outboxtest.Store { return s.Store }
+
+func (s slowKeys) Pause(ctx context.Context, db outbox.DB, pause outbox.Pause) error {
+	if pause.AggregateID != "" {
+		time.Sleep(100 * time.Millisecond)
+	}
+	return s.Store.Pause(ctx, db, pause)
+}
+
+// The poller has looked for pauses of kinds to store, and still stores the pause of a key, when a listener
+// pauses its kind.
+func TestAPauseThatComesWhileOthersAreStoredIsStoredAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := start(t, outbox.Config{Store: slowKeys{outboxtest.NewStore()}, Mode: rareModes["multi"]}, func(_ context.Context, env outbox.Envelope) error {
+			if env.AggregateID != "" {
+				return outbox.PauseKeyFor(5*time.Minute, errReceiverDown)
+			}
+			return outbox.PauseFor(5*time.Minute, errReceiverDown)
+		})
+		pass(2 * time.Second)
+		ofKey(e, "key", 1, "a")
+		pass(50 * time.Millisecond)
+		e.write(said("kind"))
+		pass(200 * time.Millisecond)
+		list, err := e.Paused(t.Context())
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+	})
+}
+
 // A process that cannot store a pause at all delivers again when the pause is over.
 func TestAPauseThatIsNeverStoredEnds(t *testing.T) {
 	t.Parallel()
