@@ -157,8 +157,9 @@ func TestARequestOnAConnectionThatEndsIsRepeatedAtOnce(t *testing.T) {
 	var connections atomic.Int32
 	named := make(chan bool, 1)
 	to, trust := speak(t, func(conn net.Conn) {
+		is := connections.Add(1) // before the answer, after which the test goes on
 		_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
-		if connections.Add(1) > 1 {
+		if is > 1 {
 			untilClosed(conn)
 			return
 		}
@@ -170,7 +171,10 @@ func TestARequestOnAConnectionThatEndsIsRepeatedAtOnce(t *testing.T) {
 		_, sent := q.Header["Idempotency-Key"]
 		named <- sent
 	})
-	s := serve(t, sqlite(t), webhook.Static{"a": to}, trust)
+	s := serve(t, sqlite(t), webhook.Static{"a": to}, func(cfg *webhook.Config, mode *outbox.Mode) {
+		trust(cfg, mode)
+		cfg.Timeout = 20 * time.Second // the machine may be busy
+	})
 	require.NoError(t, s.deliver("a"))
 	require.NoError(t, s.deliver("a"))
 	require.EqualValues(t, 2, connections.Load())
