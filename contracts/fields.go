@@ -130,7 +130,7 @@ func selfEmbedding(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
 	default:
 		return nil
 	}
-	if seen[t] {
+	if seen[t] || mapped(t) != nil || isDescribed(t) {
 		return nil
 	}
 	seen[t] = true
@@ -138,6 +138,9 @@ func selfEmbedding(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
 		return t
 	}
 	for i := range t.NumField() {
+		if field, inner, _ := readField(embedded{t: t}, t.Field(i)); field.name == "" && inner == nil {
+			continue // no field of the object
+		}
 		if within := selfEmbedding(t.Field(i).Type, seen); within != nil {
 			return within
 		}

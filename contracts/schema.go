@@ -142,12 +142,17 @@ var (
 	reflectedByName = []reflect.Type{timeType, rawType}
 )
 
+// isDescribed reports whether a type has a schema of its own.
+func isDescribed(t reflect.Type) bool {
+	return slices.ContainsFunc(describedTypes, func(described reflect.Type) bool {
+		return t.Implements(described) || reflect.PointerTo(t).Implements(described)
+	})
+}
+
 // mapped returns the schemas of types whose JSON reflection does not see.
 func mapped(t reflect.Type) *jsonschema.Schema {
-	for _, described := range describedTypes {
-		if t.Implements(described) || reflect.PointerTo(t).Implements(described) {
-			return nil
-		}
+	if isDescribed(t) {
+		return nil
 	}
 	for _, known := range reflectedByName {
 		if t == known {
@@ -227,7 +232,9 @@ func (c *corrector) correct(s *jsonschema.Schema, t reflect.Type) {
 			s.AdditionalProperties = nullable(s.AdditionalProperties, t.Elem())
 		}
 	default:
-		bound(s, t.Kind())
+		if !isDescribed(t) {
+			bound(s, t.Kind())
+		}
 	}
 }
 

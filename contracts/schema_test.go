@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/invopop/jsonschema"
 	schemas "github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
@@ -258,7 +259,27 @@ func TestAStructThatEmbedsItselfIsAnError(t *testing.T) {
 		require.ErrorContains(t, err, "embeds itself; give the embedded field a name")
 	}
 	schemaText(t, topicOf(namesItself{}))
+	schemaText(t, topicOf(struct {
+		A EmbedsItself `json:"-"`
+		b EmbedsItself
+	}{}))
 }
+
+// A type with a method JSONSchema and a MarshalJSON may write other numbers than its kind has.
+func TestTheSchemaOfATypeIsTheTypes(t *testing.T) {
+	t.Parallel()
+	schema := compile(t, schemaText(t, topicOf(box[thousands]{})))
+	text, err := json.Marshal(box[thousands]{Content: 100})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"content":100000}`, string(text))
+	validate(t, schema, text)
+}
+
+type thousands int8
+
+func (n thousands) MarshalJSON() ([]byte, error) { return json.Marshal(1000 * int(n)) }
+
+func (thousands) JSONSchema() *jsonschema.Schema { return &jsonschema.Schema{Type: "integer"} }
 
 type (
 	EmbedsItself struct {
