@@ -382,9 +382,11 @@ func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, 
 // once if it delivers. A second apart, a step of the replay adds a row for the listener for each of the
 // next Rate events, in the order of their delivery. The next step waits until each of these rows was tried,
 // so a replay waits for a listener that is slow or paused (see [ReplayStatus].Waiting), and does not fill
-// the table. Only a process that has the listener, for all event types of the replay, makes steps: a replay
-// for a listener that no process has adds nothing. The rows of a step become due in the order in which
-// their events occurred.
+// the table. The rows of a step become due in the order in which their events occurred.
+//
+// Only a process that has the listener, for all event types of the replay, makes steps: a replay for a
+// listener that no process has adds nothing. A process whose [ListenerRegistry] is no [Registry] does not
+// know, and makes steps.
 //
 // The listener gets an event with its id, its times and its headers, as in the first delivery. Its
 // failures are retried, and die, as those of a listener of several. Rules count, too: an event that is

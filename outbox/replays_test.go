@@ -171,6 +171,30 @@ func TestAReplayWaitsForAListenerThatIsPausedOrNowhere(t *testing.T) {
 	})
 }
 
+// A registry of the program's own does not say which listeners it has.
+func TestAReplayWithAnotherRegistryWaitsForTheListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		type other struct{ outbox.ListenerRegistry }
+		var h hearing
+		registry := outbox.NewRegistry()
+		require.NoError(t, registry.Register(h.on("search", succeeds)))
+		e := build(t, outbox.Config{Registry: other{registry}}, nil)
+		require.NoError(t, e.Start(t.Context()))
+		e.writeAged(50)
+		r := toListener("nowhere", "nobody")
+		r.Rate = 20
+		require.NoError(t, e.StartReplay(t.Context(), r))
+		time.Sleep(time.Hour)
+		got := e.replay("nowhere")
+		require.Equal(t, outbox.ReplayRunning, got.State)
+		require.EqualValues(t, 20, got.Added)
+		require.Equal(t, 20, got.Waiting, "a deferral for want of the listener is no attempt")
+		require.NoError(t, e.StopReplay(t.Context(), "nowhere"))
+		require.Zero(t, e.replay("nowhere").Waiting)
+	})
+}
+
 // The rows of a listener that no process has would hold back the keys of their events for all listeners.
 func TestAReplayForAListenerThatNoProcessHasHoldsUpNothing(t *testing.T) {
 	t.Parallel()
