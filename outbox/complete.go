@@ -119,21 +119,21 @@ func (d *dispatcher) complete(ctx context.Context, store Store, scope TxScope, d
 		return err
 	}
 	marked, err := store.Complete(ctx, scope, d.rulesOf(dl).done(), mark)
-	switch {
-	case err != nil: // names the event
-		d.track.undoCompletion(dl, before)
-		return err
-	case marked:
+	if err == nil && marked {
 		return errors.Join(
 			scope.AfterRollback(func(context.Context, error) { d.track.rolledBack(done) }),
 			scope.AtCommit(func() { d.track.committed(done) }),
 		)
+	}
+	d.track.undoCompletion(dl, before)
+	switch {
+	case err != nil:
+		return err // names the event
 	case before != nil && before.scope.Active():
 		err = ErrCompleted
 	default:
 		err = ErrLeaseLost
 	}
-	d.track.undoCompletion(dl, before)
 	return fmt.Errorf("outbox: completing event %s: %w", mark.EventID, err)
 }
 

@@ -89,9 +89,9 @@ type Rules struct {
 	// KeyConcurrency is how many listeners of the kind run at once for a key: a key is an aggregate id among
 	// the events of the kind. It is a bound of this process, or with Fleetwide of all processes: then not
 	// more processes than KeyConcurrency deliver the kind at the same time, in turns. An event over the
-	// bound is deferred by about the time that the deliveries of the key before it take on average: it costs
-	// a write, more while deliveries hang, and no attempt, and takes the worker of no other key. The events of a key are not ordered. At most
-	// 10,000. Defaults to no bound.
+	// bound is deferred by about the time that the deliveries of the key before it take on average. That
+	// costs a write, or several while deliveries hang, and no attempt, and takes the worker of no other key.
+	// The events of a key are not ordered. At most 10,000. Defaults to no bound.
 	KeyConcurrency int
 	// KeyRate is how many deliveries of the kind begin in a second for a key, retries included. It is a
 	// bound of this process, and n processes together deliver n times as many. With Fleetwide it is a bound
